@@ -22,7 +22,7 @@ from pipeline.demo.shop import ShopClerk
 from pipeline.demo.visitors import DemoIncident, ShopVisitors
 from pipeline.errors import PipelineError
 from pipeline.followers.operating import waiting
-from pipeline.followers.operating.watch import Watch
+from pipeline.followers.operating.watch import FollowersWatch
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
 
@@ -65,7 +65,7 @@ class FollowedShow:
             shop.wait_until_published(source, (*shop.TABLES, visitors.TABLE))
             for each in self._clusters:
                 each.add(self._config, source, pipeline)
-            watch = stack.enter_context(Watch(self._config, most=None))
+            watch = stack.enter_context(FollowersWatch(self._config, most=None))
             self._work(server, shopkeeper, watch, seconds)
             names = [each.name for each in self._clusters]
             waited = waiting.wait(self._config, source, pipeline, names, ARRIVAL_TIMEOUT)
@@ -74,7 +74,7 @@ class FollowedShow:
                 return 1
             return self._compare()
 
-    def _work(self, server: ServerProcess, shopkeeper: Connection, watch: Watch, seconds: float) -> None:
+    def _work(self, server: ServerProcess, shopkeeper: Connection, watch: FollowersWatch, seconds: float) -> None:
         closing = threading.Event()
         threads: list[ShopClerk | ShopVisitors] = [
             *(ShopClerk(roles.writing(self._config), number, closing) for number in range(1, shop.CLERKS + 1)),

@@ -11,12 +11,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.followers.operating.watch import Counted, Look, Watched
+from pipeline.followers.operating.watch import WatchedDatabase, WatchedTable, WatchState
 from pipeline.terminal import drawing
 
 _PLAIN_EVERY = 2.0
 _STYLES = {"following": "green", "copying": "cyan", "waiting": "yellow", "stopped": "bold red"}
-Show = Callable[[Look, float, float, str], None]
+Show = Callable[[WatchState, float, float, str], None]
 """Takes what there is, seconds passed, of how many, and what happens."""
 
 
@@ -30,7 +30,7 @@ def shown(console: Console) -> Iterator[Show]:
         yield lambda now, passed, seconds, said: live.update(_picture(now, passed, seconds, said), refresh=True)
 
 
-def has_arrived(now: Look) -> bool:
+def has_arrived(now: WatchState) -> bool:
     """Whether each follower follows, lacks nothing, and counts what the source does."""
     if now.reason is not None or not now.databases:
         return False
@@ -38,7 +38,7 @@ def has_arrived(now: Look) -> bool:
     return all(each.state == "following" and not each.lag_seqs and _same(each, source) for each in followers)
 
 
-def _same(each: Watched, source: Watched) -> bool:
+def _same(each: WatchedDatabase, source: WatchedDatabase) -> bool:
     expected = {of.table: of for of in source.tables}
     pairs = [(of, expected.get(of.table)) for of in each.tables]
     return all(there is not None and of.rows == there.rows for of, there in pairs)
@@ -47,7 +47,7 @@ def _same(each: Watched, source: Watched) -> bool:
 def _plain(console: Console) -> Show:
     due, before = 0.0, ""
 
-    def show(now: Look, passed: float, seconds: float, said: str) -> None:
+    def show(now: WatchState, passed: float, seconds: float, said: str) -> None:
         nonlocal due, before
         if passed < due and said == before:
             return
@@ -60,20 +60,20 @@ def _plain(console: Console) -> Show:
     return show
 
 
-def _state(each: Watched) -> str:
+def _state(each: WatchedDatabase) -> str:
     if each.state in (None, "following"):
         return f" ({each.lag_seqs:,} behind)" if each.lag_seqs else ""
     return f" ({each.state})"
 
 
-def _picture(now: Look, passed: float, seconds: float, said: str) -> Panel:
+def _picture(now: WatchState, passed: float, seconds: float, said: str) -> Panel:
     headline = Text.assemble(f"{min(passed, seconds):.0f} of {seconds:.0f} s   ", (said, "bold"))
     body = Group(headline, Text(), _states(now), Text(), _rows(now))
     title = Text.assemble(("a tea shop", "bold"), "  →  WAL  →  sequin_events  →  ", ("followers", "bold"))
     return Panel(body, title=title, border_style="cyan", width=100)
 
 
-def _states(now: Look) -> Table:
+def _states(now: WatchState) -> Table:
     table = Table(box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("database", "state", "behind", "lag", "changes/s"):
         table.add_column(name, justify="left" if name in ("database", "state") else "right")
@@ -89,7 +89,7 @@ def _states(now: Look) -> Table:
     return table
 
 
-def _rows(now: Look) -> Table:
+def _rows(now: WatchState) -> Table:
     table = Table(box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("rows of")
     for each in now.databases:
@@ -100,7 +100,7 @@ def _rows(now: Look) -> Table:
     return table
 
 
-def _number(found: Counted | None) -> str:
+def _number(found: WatchedTable | None) -> str:
     if found is None or found.rows is None:
         return "?"
     return f"{found.rows:,}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from pipeline.config.settings import Config
 from pipeline.followers import registry
 from pipeline.followers.operating import adding
-from pipeline.followers.registry import Options
+from pipeline.followers.registry import FollowerOptions
 from pipeline.postgres import connections, migrations
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.embedded import Server
@@ -56,7 +56,7 @@ class FollowerCluster:
 
     def add(self, config: Config, source: Connection, pipeline: Connection) -> None:
         """As `pipeline followers add` does."""
-        adding.add(config, source, pipeline, self.name, self.dsn, Options(tables=("shop.*",)))
+        adding.add(config, source, pipeline, self.name, self.dsn, FollowerOptions(tables=("shop.*",)))
 
 
 def forget(config: Config, folder: Path) -> None:
@@ -66,6 +66,6 @@ def forget(config: Config, folder: Path) -> None:
             Server(each).stop("immediate")
         shutil.rmtree(folder)
     with connections.connect(config.database, "pipeline database", name="demo") as pipeline:
-        if migrations.current_revision(pipeline) is not None and registry.is_there(pipeline):
-            for name in registry.names(pipeline):
+        if migrations.current_revision(pipeline) is not None and registry.exists(pipeline):
+            for name in registry.list_names(pipeline):
                 registry.remove(pipeline, name)

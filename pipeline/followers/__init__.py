@@ -1,3 +1,3 @@
-"""Followers: databases that are kept equal to the source from the log."""
+"""Followers: databases that the server keeps equal to the source by applying the log."""
 
 from __future__ import annotations

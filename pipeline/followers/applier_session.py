@@ -1,4 +1,4 @@
-"""What a follower's applier waits for, as its follower's server sees it."""
+"""Finds out what a follower's applier is doing or waiting for, as the Postgres server of the follower sees it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 PROGRAM = "pipeline applier"
-"""What an applier's sessions are called."""
-_LOOKS, _PAUSE = 3, 0.05
-"""So many looks, so many seconds apart: what it does in most of them it does."""
+"""The `application_name` of an applier's sessions at the follower."""
+_SAMPLES, _PAUSE = 3, 0.05
+"""The number of samples, and the seconds between two of them; the activity of most samples counts."""
 
 Doing = Literal["lock", "computing", "waiting", "idle", "absent", "unknown"]
 
 
 @dataclass(frozen=True)
-class Applier:
-    """`doing`: it waits for a `lock` of `blocker`; it is `computing` there, or `waiting` there for what `text` names.
+class ApplierActivity:
+    """An applier's activity at the follower.
 
-    `idle`: the follower's server waits for the applier; `absent`: it has no session; `unknown`: `text` says why.
+    `doing`: `lock`: the session waits for a lock of the process `blocker`, whose transaction is `blocker_seconds` old;
+    `computing`; `waiting`: for the wait event in `text`; `idle`: the follower's server waits for the applier; `absent`:
+    the applier has no session; `unknown`: `text` says why.
     """
 
     doing: Doing
@@ -47,39 +49,39 @@ class _Session:
     blocker_seconds: float | None
 
 
-def look(name: str, dsn: str, seconds: float) -> Applier:
-    """Asks the follower, which has so long to answer."""
+def observe(name: str, dsn: str, seconds: float) -> ApplierActivity:
+    """Ask the follower what its applier does; `seconds`: how long the follower may take to answer."""
     try:
         with connecting.answering(name, dsn, seconds, program="pipeline status") as follower:
-            return seen(follower)
+            return sample(follower)
     except DatabaseUnavailableError as error:
-        return Applier("unknown", str(error))
+        return ApplierActivity("unknown", str(error))
     except psycopg.Error as error:
-        return Applier("unknown", connections.one_line(error))
+        return ApplierActivity("unknown", connections.one_line(error))
 
 
-def seen(follower: Connection) -> Applier:
-    """In a session of the follower."""
-    found = list[Applier]()
-    for number in range(_LOOKS):
+def sample(follower: Connection) -> ApplierActivity:
+    """Return the most frequent activity of a few samples in this session of the follower, or the first lock wait."""
+    found = list[ApplierActivity]()
+    for number in range(_SAMPLES):
         if number:
             time.sleep(_PAUSE)
         session = queries.one(follower, _Session, statement("followers", "applier_session"), {"program": PROGRAM})
-        found.append(_told(session))
+        found.append(_activity(session))
         if found[-1].doing == "lock":
             return found[-1]
     return max(found, key=lambda each: sum(other.doing == each.doing for other in found))
 
 
-def _told(session: _Session | None) -> Applier:
+def _activity(session: _Session | None) -> ApplierActivity:
     if session is None:
-        return Applier("absent")
+        return ApplierActivity("absent")
     if session.blocker is not None:
         state = f", {session.blocker_state}" if session.blocker_state not in (None, "active") else ""
         who = f"pid {session.blocker} ({session.blocked_by or 'unnamed'}{state})"
-        return Applier("lock", who, session.blocker, session.blocker_seconds)
+        return ApplierActivity("lock", who, session.blocker, session.blocker_seconds)
     if session.state != "active" or session.wait_event_type == "Client":
-        return Applier("idle")
+        return ApplierActivity("idle")
     if session.wait_event is None:
-        return Applier("computing")
-    return Applier("waiting", f"{session.wait_event_type} {session.wait_event}")
+        return ApplierActivity("computing")
+    return ApplierActivity("waiting", f"{session.wait_event_type} {session.wait_event}")

@@ -1,4 +1,4 @@
-"""Connections to followers. Passwords are where libpq has them, or in the environment, and in no database of ours."""
+"""Connections to followers. Their passwords come from libpq's files or the environment, and are never stored."""
 
 from __future__ import annotations
 
@@ -18,15 +18,12 @@ from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
 
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
-"""Parameters of libpq that nobody may read."""
+"""Parameters of libpq that must not be stored or shown."""
 _PLACE = ("host", "hostaddr", "port", "dbname")
 
 
-def parts(dsn: str) -> dict[str, str]:
-    """What a follower's DSN has of libpq's parameters.
-
-    Raises FollowerRefusedError, also where one of them is a secret.
-    """
+def parse_dsn(dsn: str) -> dict[str, str]:
+    """Return the libpq parameters of a follower's DSN. Raises FollowerRefusedError, also if one of them is a secret."""
     try:
         found = values.dsn_parts(dsn)
     except ValueError as error:
@@ -45,20 +42,20 @@ def parts(dsn: str) -> dict[str, str]:
     return found
 
 
-def resolved(found: Mapping[str, str]) -> dict[str, str]:
-    """These parameters with those that libpq takes from the environment; a service keeps what it may say open."""
+def with_defaults(found: Mapping[str, str]) -> dict[str, str]:
+    """Add the parameters of the place that libpq takes from the environment, unless a service may define them."""
     defaults = {} if "service" in found else {each.keyword.decode(): each.val for each in pq.Conninfo.get_defaults()}
     known = {name: value.decode() for name, value in defaults.items() if value and name in _PLACE}
     return {**known, **found}
 
 
-def what(name: str) -> str:
-    """What messages call a follower."""
+def label(name: str) -> str:
+    """Return how messages name a follower."""
     return f'follower "{name}"'
 
 
 def connect(name: str, dsn: str, *, program: str, **options: Any) -> Connection:
-    """A connection in autocommit, with this process's environment; the server sees it as `program`.
+    """Return a connection to the follower in autocommit; `program` is its `application_name`.
 
     Raises DatabaseUnavailableError with libpq's reason and what to do.
     """
@@ -70,27 +67,33 @@ def connect(name: str, dsn: str, *, program: str, **options: Any) -> Connection:
 
 
 def connect_catalog(config: Config) -> Connection:
-    """A session at the source that reads its catalogs for followers. Raises DatabaseUnavailableError."""
+    """Return a session at the source that reads its catalogs for followers. Raises DatabaseUnavailableError."""
     return connections.connect(config.source, "source", name="pipeline follower schema")
 
 
 @contextmanager
 def answering(name: str, dsn: str, seconds: float, *, program: str) -> Iterator[Connection]:
-    """For one look, as `connections.answering` has it. Raises DatabaseUnavailableError."""
+    """Connect to a follower that must answer within `seconds`, as `connections.answering` does.
+
+    Raises DatabaseUnavailableError.
+    """
     given = with_password(name, dsn)
-    with connections.answering(given, what(name), seconds, name=program) as follower:
+    with connections.answering(given, label(name), seconds, name=program) as follower:
         yield follower
 
 
 def unavailable(name: str, dsn: str, error: BaseException) -> DatabaseUnavailableError:
-    """The error for a follower that does not answer, or refused a statement, which is then said."""
+    """Return the error for a follower that does not answer or that refused a statement, with the reason."""
     variable = follower_passwords.variable(name)
     login = f"the user in --dsn, or the password in PGPASSFILE, a service file or {variable}"
-    return connections.unavailable(dsn, what(name), error, setting="--dsn", login=login)
+    return connections.unavailable(dsn, label(name), error, setting="--dsn", login=login)
 
 
 def with_password(name: str, dsn: str) -> str:
-    """Looked for anew each time, so that one in a file may be changed. Raises ConfigError for a file that has none."""
+    """Add the follower's password to its DSN, if a file or the environment has one.
+
+    The password is read again each time, so that its file may change. Raises ConfigError for a file without a password.
+    """
     variable = follower_passwords.variable(name)
     password = secret_files.read([variable]).get(variable) or os.environ.get(variable)
     return make_conninfo(dsn, password=password) if password else dsn

@@ -1,4 +1,4 @@
-"""Names of followers: what is one, how one is made, and which cannot both be there. Pure."""
+"""Names of followers: which are valid, how a default name is made, and which two cannot both exist. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _EXPECTED = f"a follower's name has 1 to {LONGEST} of the letters A-Z a-z, digit
 
 
 def require_free(name: str, taken: Collection[str]) -> None:
-    """Raises FollowerRefusedError for what is no name, is taken, or has the password variable of one that is.
+    """Check that a follower may get this name.
 
-    What is no name is not shown: somebody will give a DSN with a password in its place.
+    Raises FollowerRefusedError if the name is invalid or taken, or if it has the password variable of a taken name. The
+    error does not show an invalid name, which may be a DSN with a password.
     """
     if not re.fullmatch(rf"[A-Za-z0-9_.-]{{1,{LONGEST}}}", name) or name in (".", ".."):
         raise FollowerRefusedError(f"{_EXPECTED}; choose another, and give the database with --dsn")
@@ -29,8 +30,8 @@ def require_free(name: str, taken: Collection[str]) -> None:
             )
 
 
-def made(parts: Mapping[str, str], taken: Collection[str]) -> str:
-    """A free name of host, port and database, as these libpq parameters have them."""
+def make_name(parts: Mapping[str, str], taken: Collection[str]) -> str:
+    """Return a free name made of the host, port and database of these libpq parameters."""
     base = _plain(parts)
     known = {variable for each in taken for variable in follower_passwords.variables(each)}
     name, number = base[:LONGEST], 1
@@ -42,7 +43,7 @@ def made(parts: Mapping[str, str], taken: Collection[str]) -> str:
 
 def _plain(parts: Mapping[str, str]) -> str:
     host = parts.get("host") or parts.get("hostaddr") or parts.get("service") or "local"
-    if host.startswith(("/", "@")):  # the folder of a socket says nothing to anybody
+    if host.startswith(("/", "@")):  # the folder of a socket
         host = "local"
     listed = [host.partition(",")[0], parts.get("port", "").partition(",")[0], parts.get("dbname", "")]
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(part for part in listed if part)).strip(".-") or "follower"

@@ -1,6 +1,6 @@
 """The registry of followers: the rows of `pipeline.followers` and `pipeline.follower_tables`.
 
-Who adds one says what it is to be; its applier says how far it is. Both only through here.
+Commands store what a follower should be, and its applier how far it is. Both write these rows only through here.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ TAKES_UP = "the running server does so within seconds"
 START_SERVER = "start `pipeline serve`"
 
 
-ITSELF = "it goes on by itself"
+ITSELF = "no action needed, the follower continues by itself"
 
 
 @dataclass(frozen=True)
-class Options:
-    """What a follower is to be. `tables`: patterns; empty means all that are captured. `truncate`: before a copy."""
+class FollowerOptions:
+    """The options of `followers add`.
+
+    `tables`: patterns; empty means all captured tables. `truncate`: empty the tables before they are copied.
+    """
 
     tables: tuple[str, ...] = ()
     copy: Copy = "source"
@@ -42,8 +45,8 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Position:
-    """Up to where the log is applied; LSN and time are of the last transaction, None before the first."""
+class RegisteredPosition:
+    """The position up to which the log is applied; LSN and time are of the last transaction, None before the first."""
 
     seq: int
     commit_lsn: int | None = None
@@ -51,8 +54,11 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Database:
-    """Which database it is. Copies of a cluster share both numbers, so they prove only that two are not one."""
+class DatabaseIdentity:
+    """Identifies a follower's database.
+
+    Copies of a cluster share both numbers: different numbers prove two databases, equal numbers do not prove one.
+    """
 
     system_identifier: str
     database_oid: int
@@ -60,8 +66,8 @@ class Database:
 
 
 @dataclass(frozen=True)
-class TableName:
-    """A table of the source, of partitions the root."""
+class NamedTable:
+    """A table of the source; for partitions, their root."""
 
     table_oid: int
     table_schema: str
@@ -69,25 +75,25 @@ class TableName:
 
 
 @dataclass(frozen=True)
-class FollowerTable(TableName):
-    """A row of `pipeline.follower_tables`. `reason`, `remedy`: why it is in this state, and what to do."""
+class FollowerTable(NamedTable):
+    """A row of `pipeline.follower_tables`. `reason`, `remedy`: why the table is in this state, and what to do."""
 
     state: str = "waiting"
     reason: str | None = None
     remedy: str | None = None
 
     @classmethod
-    def of(cls, table: TableName, state: str, note: Note | None) -> FollowerTable:
-        """The row of a table in this state, unless the note says another."""
-        said = (note.state or state, note.reason, note.remedy) if note else (state,)
-        return cls(table.table_oid, table.table_schema, table.table_name, *said)
+    def of(cls, table: NamedTable, state: str, note: TableNote | None) -> FollowerTable:
+        """Return the row of a table in this state, or in the state of the note if the note has one."""
+        values = (note.state or state, note.reason, note.remedy) if note else (state,)
+        return cls(table.table_oid, table.table_schema, table.table_name, *values)
 
 
 @dataclass(frozen=True)
-class Note:
-    """What `show` says of a table that is followed or copied. `remedy`: what somebody may do.
+class TableNote:
+    """The reason and remedy that `show` prints for a table that is followed or copied.
 
-    `state`: the one that it is in for this reason; None: any.
+    `state`: the state that the reason puts the table into; None: its state does not change.
     """
 
     reason: str
@@ -96,11 +102,11 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Follower:
-    """A row of `pipeline.followers`, and how far the log is beyond it. `wanted`: running or paused.
+class RegisteredFollower:
+    """A row of `pipeline.followers`, and how far the follower is behind the log.
 
-    `state`, `reason`, `remedy` and the position are as its applier last reported, at `reported_at`. `lag_seconds`: the
-    age of the first event that it has not applied; 0 where it has all.
+    `wanted`: `running` or `paused`, as a user asked for. `state`, `reason`, `remedy` and the position are as its
+    applier last reported them, at `reported_at`. `lag_seconds`: the age of the first event that is not applied, or 0.
     """
 
     id: int
@@ -133,32 +139,32 @@ class Follower:
 
     @property
     def table_states(self) -> list[FollowerTable]:
-        """Its tables by name."""
+        """The follower's tables, ordered by name."""
         return [FollowerTable(**each) for each in self.listed_tables]
 
 
 @dataclass(frozen=True)
-class Report:
-    """What an applier says of its follower. `position`: None leaves the last one, which must never go back."""
+class ApplierReport:
+    """An applier's report on its follower. `position`: None keeps the last position; a position never goes back."""
 
     state: State
     reason: str | None = None
     remedy: str | None = None
-    position: Position | None = None
+    position: RegisteredPosition | None = None
 
 
-def find(connection: Connection, name: str | None = None) -> list[Follower]:
-    """All of them by name, or the named one; empty when there is none."""
-    return queries.rows(connection, Follower, statement("followers", "find_followers"), {"name": name})
+def find(connection: Connection, name: str | None = None) -> list[RegisteredFollower]:
+    """Return all followers ordered by name, or only the follower with this name; empty if none exists."""
+    return queries.rows(connection, RegisteredFollower, statement("followers", "find_followers"), {"name": name})
 
 
-def names(connection: Connection) -> list[str]:
-    """The names that are taken."""
+def list_names(connection: Connection) -> list[str]:
+    """Return the names of all followers."""
     return [name for (name,) in connection.execute("select name from pipeline.followers order by name").fetchall()]
 
 
-def is_there(connection: Connection) -> bool:
-    """Whether there is a registry: an older revision of the pipeline database has none."""
+def exists(connection: Connection) -> bool:
+    """Return True if the registry exists; an older revision of the pipeline database has none."""
     return connection.execute("select to_regclass('pipeline.followers') is not null").fetchall() == [(True,)]
 
 
@@ -167,14 +173,15 @@ def add(
     source: uuid.UUID,
     name: str,
     dsn: str,
-    options: Options,
-    database: Database,
-    begins: Position,
-    tables: Iterable[TableName],
+    options: FollowerOptions,
+    database: DatabaseIdentity,
+    begins: RegisteredPosition,
+    tables: Iterable[NamedTable],
 ) -> None:
-    """Store a new follower, which begins after this position; retention waits for it from then on.
+    """Store a new follower that begins after this position; from then on retention keeps the log for it.
 
-    `dsn`: as `connecting.parts` takes it. Raises FollowerRefusedError when somebody has taken the name meanwhile.
+    `dsn`: without secrets, as `connecting.parse_dsn` requires. Raises FollowerRefusedError if another command has just
+    taken the name.
     """
     values = {
         **asdict(options),
@@ -193,45 +200,46 @@ def add(
             add_tables(connection, made, tables)
     except psycopg.errors.UniqueViolation as error:
         raise FollowerRefusedError(
-            f'somebody has just added a follower "{name}", or one with its password variable; choose another name'
+            f'another command has just added a follower "{name}", or one with the same password variable; '
+            "choose another name"
         ) from error
 
 
-def add_tables(connection: Connection, follower: int, tables: Iterable[TableName]) -> None:
-    """Tables that it is to have, too; those that it has already stay as they are, but for their names."""
+def add_tables(connection: Connection, follower: int, tables: Iterable[NamedTable]) -> None:
+    """Give a follower more tables. Tables that it has already get their new names and stay as they are otherwise."""
     with connection.cursor() as cursor:
         listed = [{"follower": follower, **vars(each)} for each in tables]
         cursor.executemany(statement("followers", "add_table"), listed)
 
 
 def forget_tables(connection: Connection, follower: int, oids: Sequence[int]) -> None:
-    """Tables that it has no longer."""
+    """Delete a follower's rows of these tables."""
     query = "delete from pipeline.follower_tables where follower_id = %s and table_oid = any(%s)"
     connection.execute(query, (follower, list(oids)))
 
 
-def report(connection: Connection, follower: int, said: Report) -> bool:
-    """Store what its applier says; False when it was removed. A position never goes back."""
-    position = vars(said.position) if said.position else dict.fromkeys(("seq", "commit_lsn", "committed_at"))
-    values = {"id": follower, "state": said.state, "reason": said.reason, "remedy": said.remedy, **position}
+def store_report(connection: Connection, follower: int, report: ApplierReport) -> bool:
+    """Store an applier's report; returns False if the follower was removed. A position never goes back."""
+    position = vars(report.position) if report.position else dict.fromkeys(("seq", "commit_lsn", "committed_at"))
+    values = {"id": follower, "state": report.state, "reason": report.reason, "remedy": report.remedy, **position}
     return connection.execute(statement("followers", "report_follower"), values).rowcount == 1
 
 
-def report_tables(connection: Connection, follower: int, said: Sequence[FollowerTable]) -> None:
-    """Store the states of these tables; others stay as they are."""
+def store_table_states(connection: Connection, follower: int, tables: Sequence[FollowerTable]) -> None:
+    """Store the states of these tables; other tables keep theirs."""
     with connection.cursor() as cursor:
         cursor.executemany(
-            statement("followers", "report_table"), [{"follower": follower, **vars(each)} for each in said]
+            statement("followers", "report_table"), [{"follower": follower, **vars(each)} for each in tables]
         )
 
 
-def want(connection: Connection, name: str, wanted: Literal["running", "paused"]) -> None:
-    """Let its applier run or pause. Raises FollowerError where it was asked for that already."""
+def set_wanted(connection: Connection, name: str, wanted: Literal["running", "paused"]) -> None:
+    """Ask a follower's applier to run or to pause. Raises FollowerError if that was asked for already."""
     query = "update pipeline.followers set wanted = %s where name = %s and wanted <> %s"
     if connection.execute(query, (wanted, name, wanted)).rowcount == 0:
         raise FollowerError(f'follower "{name}" is {"paused" if wanted == "paused" else "not paused"} already')
 
 
 def remove(connection: Connection, name: str) -> None:
-    """Forget it; retention no longer waits for it. Nothing in its database is changed."""
+    """Delete a follower, so that retention no longer keeps the log for it. Its database does not change."""
     connection.execute("delete from pipeline.followers where name = %s", (name,))

@@ -1,4 +1,4 @@
-"""How many rows tables have, in a bounded time: exactly where they are few, else as Postgres estimates."""
+"""Counts the rows of tables in a bounded time: small tables exactly, large tables as Postgres estimates them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from pipeline.followers.registry import TableName
+from pipeline.followers.registry import NamedTable
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 EXACTLY = 100_000
-"""So many rows are counted."""
+"""At most this many rows of a table are counted."""
 SETTINGS = {**session_settings.SOURCE, "statement_timeout": "8s", "lock_timeout": "2s"}
 """Settings of the sessions that count, and of each of their transactions."""
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Of one table. `estimated`: it has more than are counted, so this is Postgres' belief."""
+class RowCount:
+    """The number of rows of one table. `estimated`: the table has too many rows to count, so Postgres estimates."""
 
     rows: int
     estimated: bool = False
@@ -36,13 +36,12 @@ class _Size:
 
 
 def count(
-    connection: Connection, tables: Sequence[TableName], *, by_oid: bool, most: int | None = EXACTLY
-) -> list[Rows | None]:
-    """Count the rows of each of these tables, which are known here by their oids, or by their names.
+    connection: Connection, tables: Sequence[NamedTable], *, by_oid: bool, most: int | None = EXACTLY
+) -> list[RowCount | None]:
+    """Count the rows of each of these tables, which are found by their oids, or else by their names.
 
-    `most`: a table with more rows is estimated; None: all are counted.
-
-    None: it is not there, or locked for longer than the `lock_timeout` of `SETTINGS`.
+    `most`: a table with more rows is estimated; None: all rows are counted. Returns None for a table that does not
+    exist, or that is locked for longer than the `lock_timeout` of `SETTINGS`.
     """
     values = {
         "oids": [each.table_oid if by_oid else None for each in tables],
@@ -54,9 +53,9 @@ def count(
     return [_count(connection, each, most) if each.exists else None for each in found]
 
 
-def _count(connection: Connection, table: _Size, most: int | None) -> Rows | None:
+def _count(connection: Connection, table: _Size, most: int | None) -> RowCount | None:
     query = sql.SQL("select pg_catalog.count(*) from (select from {} {} limit {}) few").format(
-        sql.SQL("only" if table.plain else ""),  # children that inherit from it are tables of their own
+        sql.SQL("only" if table.plain else ""),  # tables that inherit from it are followed separately
         sql.SQL(table.name),  # as the catalog has quoted it
         sql.Literal(most and most + 1),
     )
@@ -65,4 +64,4 @@ def _count(connection: Connection, table: _Size, most: int | None) -> Rows | Non
             rows: int = queries.value(connection, query)
     except (psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable):
         return None
-    return Rows(rows) if most is None or rows <= most else Rows(max(table.estimate, most), estimated=True)
+    return RowCount(rows) if most is None or rows <= most else RowCount(max(table.estimate, most), estimated=True)

@@ -1,4 +1,4 @@
-"""Sequences of a follower's tables set past the source's: no event says what a sequence has given out."""
+"""Sets the sequences of a follower's tables past the source's, because no event tells the values of a sequence."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import psycopg
 from psycopg import sql
 
 from pipeline.errors import FollowerError
-from pipeline.followers.registry import TableName
+from pipeline.followers.registry import NamedTable
 from pipeline.postgres import connections, queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 _AT_ONCE = 200
-"""Sequences that one statement reads."""
+"""The number of sequences that one statement reads."""
 
 
 @dataclass(frozen=True)
-class _Found:
-    """A sequence that a column takes its values from. `table`: its place among those that were asked for."""
+class _ColumnSequence:
+    """A sequence that a column takes its values from. `table`: the index of its table in the list that was given."""
 
     table: int
     column: str
@@ -39,8 +39,8 @@ class _Found:
 
 
 @dataclass(frozen=True)
-class _State:
-    """What a sequence has given out: `last`, unless it is not `called`: then it gives that next."""
+class _SequenceState:
+    """The state of a sequence: `last` is the value that it has given out, or if not `called`, gives out next."""
 
     last: int
     called: bool
@@ -50,44 +50,45 @@ class _State:
 
 
 @dataclass(frozen=True)
-class Moved:
-    """A sequence of the follower: what it gave next `before`, and gives next `after`; the same where it was further."""
+class MovedSequence:
+    """A sequence of the follower with its next value `before` and `after`; equal if it was past the source's."""
 
     sequence: str
     before: int
     after: int
 
 
-class Sequences:
-    """Those of these tables. Looked up once, so that what is missing is known before anything is changed."""
+class FollowerSequences:
+    """The sequences of these tables, looked up once, so that a missing one is known before anything is changed."""
 
-    def __init__(self, source: Connection, follower: Connection, tables: Sequence[TableName]) -> None:
-        """Raises FollowerError where one may not be read, or set."""
+    def __init__(self, source: Connection, follower: Connection, tables: Sequence[NamedTable]) -> None:
+        """Find the sequences at both sides. Raises FollowerError if this user may not read or set one of them."""
         self._source, self._follower, self._tables = source, follower, tables
-        self._theirs = _find(source, tables, by_oid=True)
-        self._ours = _find(follower, tables, by_oid=False)
-        _require("the source", "select", (each for each in self._theirs if not each.may_read))
-        refused = (each for each in self._ours if not (each.may_read and each.may_set))
-        _require("the follower", "select, update", refused)
+        self._at_source = _find_sequences(source, tables, by_oid=True)
+        self._at_follower = _find_sequences(follower, tables, by_oid=False)
+        _require_rights("the source", "select", (each for each in self._at_source if not each.may_read))
+        refused = (each for each in self._at_follower if not (each.may_read and each.may_set))
+        _require_rights("the follower", "select, update", refused)
 
     def missing(self) -> list[str]:
-        """Columns that have a sequence at the source only, or one there that counts the other way."""
-        has = {(each.table, each.column, each.increment > 0) for each in self._ours}
-        lacking = [each for each in self._theirs if (each.table, each.column, each.increment > 0) not in has]
+        """Return columns that have a sequence only at the source, or one that counts in the other direction there."""
+        has = {(each.table, each.column, each.increment > 0) for each in self._at_follower}
+        lacking = [each for each in self._at_source if (each.table, each.column, each.increment > 0) not in has]
         return list(dict.fromkeys(self._column(each.table, each.column) for each in lacking))
 
-    def move(self) -> list[Moved]:
-        """Set each past the source's, as it is now; one that is further stays. Raises FollowerError."""
-        theirs, ours = _read(self._source, self._theirs), _read(self._follower, self._ours)
-        return [self._move(name, theirs, ours[name]) for name in ours]
+    def move(self) -> list[MovedSequence]:
+        """Set each sequence past the source's current state; a sequence that is further stays. Raises FollowerError."""
+        at_source = _read_states(self._source, self._at_source)
+        at_follower = _read_states(self._follower, self._at_follower)
+        return [self._move(name, at_source, at_follower[name]) for name in at_follower]
 
-    def _move(self, name: str, theirs: dict[str, _State], state: _State) -> Moved:
-        columns = {(each.table, each.column) for each in self._ours if str(each) == name}
-        mine = next(each for each in self._ours if str(each) == name)
+    def _move(self, name: str, at_source: dict[str, _SequenceState], state: _SequenceState) -> MovedSequence:
+        columns = {(each.table, each.column) for each in self._at_follower if str(each) == name}
+        mine = next(each for each in self._at_follower if str(each) == name)
         up = mine.increment > 0
         wanted = [
-            theirs[str(each)]
-            for each in self._theirs
+            at_source[str(each)]
+            for each in self._at_source
             if (each.table, each.column) in columns and (each.increment > 0) == up
         ]
         before = state.next(mine.increment)
@@ -96,9 +97,9 @@ class Sequences:
         if after != before:
             furthest = next(each for each in wanted if each.next(mine.increment) == after)
             self._set(mine, furthest)
-        return Moved(name, before, after)
+        return MovedSequence(name, before, after)
 
-    def _set(self, sequence: _Found, state: _State) -> None:
+    def _set(self, sequence: _ColumnSequence, state: _SequenceState) -> None:
         name = sequence.identifier.as_string(self._follower)
         try:
             self._follower.execute(
@@ -115,20 +116,20 @@ class Sequences:
         return f"{of.table_schema}.{of.table_name}.{column}"
 
 
-def _find(connection: Connection, tables: Sequence[TableName], *, by_oid: bool) -> list[_Found]:
+def _find_sequences(connection: Connection, tables: Sequence[NamedTable], *, by_oid: bool) -> list[_ColumnSequence]:
     values = {
         "oids": [each.table_oid if by_oid else None for each in tables],
         "schemas": [each.table_schema for each in tables],
         "names": [each.table_name for each in tables],
     }
-    return queries.rows(connection, _Found, statement("followers", "list_sequences"), values)
+    return queries.rows(connection, _ColumnSequence, statement("followers", "list_sequences"), values)
 
 
 def _quoted(*names: str) -> str:
     return sql.Identifier(*names).as_string(None)
 
 
-def _require(where: str, rights: str, refused: Iterator[_Found]) -> None:
+def _require_rights(where: str, rights: str, refused: Iterator[_ColumnSequence]) -> None:
     if (first := next(refused, None)) is not None:
         raise FollowerError(
             f"{where}: this user may not {' and '.join(rights.split(', '))} sequence {first}, and nothing was changed; "
@@ -137,18 +138,18 @@ def _require(where: str, rights: str, refused: Iterator[_Found]) -> None:
         )
 
 
-def _read(connection: Connection, found: Iterable[_Found]) -> dict[str, _State]:
-    """By name."""
+def _read_states(connection: Connection, found: Iterable[_ColumnSequence]) -> dict[str, _SequenceState]:
+    """Return the states of these sequences by their names."""
     listed = list({str(each): each for each in found}.items())
-    states = dict[str, _State]()
+    states = dict[str, _SequenceState]()
     for first in range(0, len(listed), _AT_ONCE):
         part = listed[first : first + _AT_ONCE]
         each = (
             sql.SQL("select {}::int, last_value, is_called from {}").format(sql.Literal(place), sequence.identifier)
             for place, (_, sequence) in enumerate(part)
         )
-        with reading_session.transaction(connection, session_settings.SOURCE):  # a table may have that name by now
+        with reading_session.transaction(connection, session_settings.SOURCE):  # a table may have got that name
             rows = connection.execute(sql.SQL(" union all ").join(each)).fetchall()
         for place, last, called in rows:
-            states[part[place][0]] = _State(last, called)
+            states[part[place][0]] = _SequenceState(last, called)
     return states

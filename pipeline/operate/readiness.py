@@ -45,7 +45,9 @@ def look(config: Config, server: str, role: Role | None = None) -> Readiness:
             if role is not None and role != "followers":
                 reasons = [] if role == "api" else status.role_reasons(held, (role,))
                 return Readiness(reasons, schedules=failed if role == "schedule" else [])
-            lacking = [f'follower "{each.name}": {each.lacks}' for each in followers.listed(connection) if each.lacks]
+            lacking = [
+                f'follower "{each.name}": {each.lacks}' for each in followers.list_followers(connection) if each.lacks
+            ]
             if role is not None:
                 return Readiness(status.role_reasons(held, (role,)), lacking)
             reasons = [*elsewhere(held, server), *status.why_not(config, connection, held)]

@@ -24,7 +24,7 @@ from pipeline.errors import PipelineError
 from pipeline.exports import status as export_status
 from pipeline.exports.status import ExportStatus
 from pipeline.followers.operating import status as followers
-from pipeline.followers.operating.status import Shown as Follower
+from pipeline.followers.operating.status import FollowerStatus
 from pipeline.log import dead_letters, tables
 from pipeline.log.tables import KnownTable
 from pipeline.operate import adoption, retention, ways
@@ -102,7 +102,7 @@ class Status:
     exports: ExportStatus | None = None
     retention: Retention | None = None
     consumers: list[ConsumerStatus] = field(default_factory=list)
-    followers: list[Follower] = field(default_factory=list)
+    followers: list[FollowerStatus] = field(default_factory=list)
     dead_letters: dict[str, int] = field(default_factory=dict)
     ways: list[WayCount] = field(default_factory=list)
     adoption: Adoption | None = None
@@ -146,7 +146,7 @@ def collect(config: Config, patience: float = 60.0) -> Status:
             exports=_exports(config, connection, now),
             retention=retention.read(config, connection),
             consumers=consumer_status.find(connection),
-            followers=followers.listed(connection),
+            followers=followers.list_followers(connection),
             dead_letters=dead_letters.counts(connection),
             walstream=walstream_status.read(config, connection),
         )

@@ -18,7 +18,7 @@ from pipeline.capture.source.publishable_tables import PublishableTable, Qualifi
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.followers import connecting, registry
-from pipeline.followers.registry import Follower
+from pipeline.followers.registry import RegisteredFollower
 from pipeline.postgres import migrations, queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -98,13 +98,13 @@ def _at_source(config: Config, source: Connection, owned: OwnedTable) -> Iterato
             yield SuperuserRisk(reading.info.user, how, owned)
 
 
-def _followers(pipeline: Connection | None) -> list[Follower]:
+def _followers(pipeline: Connection | None) -> list[RegisteredFollower]:
     if pipeline is None or migrations.current_revision(pipeline) != migrations.head():
         return []
     return registry.find(pipeline)
 
 
-def _at_follower(found: Follower, at_source: OwnedTable | None) -> SuperuserRisk | None:
+def _at_follower(found: RegisteredFollower, at_source: OwnedTable | None) -> SuperuserRisk | None:
     tables = [QualifiedTableName(table.table_schema, table.table_name) for table in found.table_states]
     try:
         with connecting.answering(found.name, found.dsn, _SECONDS, program=_PROGRAM) as follower:

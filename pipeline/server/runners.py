@@ -196,7 +196,9 @@ def _run_followers(role: HeldRole) -> None:
     from pipeline.followers.running import applier_process
     from pipeline.followers.running import role as followers
 
-    followers.run(role.config, role.connection, role.stop, role.launch(FOLLOW, applier_process.COMMAND), role.report)
+    followers.run_role(
+        role.config, role.connection, role.stop, role.launch(FOLLOW, applier_process.COMMAND), role.report
+    )
 
 
 def _help_to_catch_up() -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from typing import Literal
 
-from pipeline.followers.registry import Database
+from pipeline.followers.registry import DatabaseIdentity
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -22,9 +22,9 @@ from pg_catalog.pg_database d where d.datname = pg_catalog.current_database()
 """Identify the database of this connection."""
 
 
-def read(follower: Connection) -> Database:
+def read(follower: Connection) -> DatabaseIdentity:
     """Return the identity of a follower's database, as the registry stores it."""
-    found = queries.one(follower, Database, _DATABASE)
+    found = queries.one(follower, DatabaseIdentity, _DATABASE)
     assert found is not None  # noqa: S101  the current database exists
     return found
 

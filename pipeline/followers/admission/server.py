@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pipeline.errors import FollowerRefusedError
 from pipeline.followers import connecting
 from pipeline.followers.applying import position
-from pipeline.followers.registry import Position
+from pipeline.followers.registry import RegisteredPosition
 from pipeline.postgres import poolers, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -61,7 +61,7 @@ def require_direct(name: str, first: Connection, second: Connection) -> None:
     found = poolers.look(first, second)
     if found.in_between or found.shared:
         raise FollowerRefusedError(
-            f"{connecting.what(name)}: a pooler or proxy is in front of it, and settings of a session would not last; "
+            f"{connecting.label(name)}: a pooler or proxy is in front of it, and settings of a session would not last; "
             "connect to its server directly, not through a pooler such as pgbouncer"
         )
 
@@ -70,27 +70,27 @@ def require_writable(name: str, facts: ServerFacts) -> None:
     """Raise FollowerRefusedError if the server is too old, or its database cannot be written."""
     if facts.version < MIN_VERSION:
         raise FollowerRefusedError(
-            f"{connecting.what(name)}: it runs Postgres {facts.shown_version}, but 14 or newer is needed; upgrade it"
+            f"{connecting.label(name)}: it runs Postgres {facts.shown_version}, but 14 or newer is needed; upgrade it"
         )
     if facts.standby:
         raise FollowerRefusedError(
-            f"{connecting.what(name)}: database {facts.database} is a standby, which follows its own primary; "
+            f"{connecting.label(name)}: database {facts.database} is a standby, which follows its own primary; "
             "name a server that can be written, or promote it"
         )
     if facts.read_only:
         raise FollowerRefusedError(
-            f"{connecting.what(name)}: database {facts.database} is read-only; "
+            f"{connecting.label(name)}: database {facts.database} is read-only; "
             "set default_transaction_read_only = off there, or name one that can be written"
         )
 
 
 def require_known_schema(name: str, follower: Connection) -> None:
     """Raise FollowerRefusedError if an applier of a newer version created the schema there."""
-    found = position.installed(follower)
+    found = position.installed_version(follower)
     if found is not None and found > position.VERSION:
         raise FollowerRefusedError(
-            f"{connecting.what(name)}: its schema {SCHEMA} is of version {found}, made by a newer server, and this one "
-            f"knows {position.VERSION}; use that server's version, or drop the schema there"
+            f"{connecting.label(name)}: its schema {SCHEMA} is of version {found}, made by a newer server, and this "
+            f"one knows {position.VERSION}; use that server's version, or drop the schema there"
         )
 
 
@@ -98,18 +98,20 @@ def warnings(name: str, facts: ServerFacts) -> Iterator[str]:
     """Yield warnings about what may stop the follower later."""
     if facts.encoding != "UTF8":
         yield (
-            f"{connecting.what(name)}: database {facts.database} is encoded in {facts.encoding}, which cannot hold "
+            f"{connecting.label(name)}: database {facts.database} is encoded in {facts.encoding}, which cannot hold "
             "every text: what it cannot hold would stop it"
         )
 
 
-def positions(follower: Connection, facts: ServerFacts, source: uuid.UUID) -> dict[str, Position]:
+def positions(follower: Connection, facts: ServerFacts, source: uuid.UUID) -> dict[str, RegisteredPosition]:
     """Return the positions that appliers stored in this database, by the follower's name at that time."""
     if not facts.is_installed:
         return {}
     query = """select follower::text, seq, commit_lsn, committed_at from pipeline_follower.position
         where source_database_id = %s"""
-    return {name: Position(seq, lsn, at) for name, seq, lsn, at in follower.execute(query, (source,)).fetchall()}
+    return {
+        name: RegisteredPosition(seq, lsn, at) for name, seq, lsn, at in follower.execute(query, (source,)).fetchall()
+    }
 
 
 def forget_statement(source: uuid.UUID, name: str) -> str:

@@ -12,7 +12,7 @@ from psycopg import sql
 from pipeline.errors import FollowerRefusedError
 from pipeline.followers import connecting
 from pipeline.followers.admission.server import ServerFacts, forget_statement
-from pipeline.followers.registry import Options
+from pipeline.followers.registry import FollowerOptions
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -70,7 +70,7 @@ class TableAtFollower:
 
 
 def require_fit(
-    name: str, follower: Connection, wanted: Sequence[PublishedTable], options: Options
+    name: str, follower: Connection, wanted: Sequence[PublishedTable], options: FollowerOptions
 ) -> list[TableAtFollower]:
     """Return the follower's tables of these names. Raises FollowerRefusedError for the first problem of any table.
 
@@ -80,7 +80,7 @@ def require_fit(
     rows = queries.rows(follower, TableAtFollower, statement("followers.admission", "tables"), values)
     found = {(each.schema, each.name): each for each in rows}
     pairs = [(each, found[each.schema, each.name]) for each in wanted]
-    what = connecting.what(name)
+    what = connecting.label(name)
     _require_existing(what, pairs, options)
     _require_columns(what, [(each, has) for each, has in pairs if has.kind is not None])
     return rows
@@ -114,14 +114,16 @@ def require_unfed(
     if found:
         first = found[0]
         raise FollowerRefusedError(
-            f"{connecting.what(name)}: another source feeds {list_names([each.table for each in found])} there, as the "
-            f'follower "{first.follower}", at seq {first.seq}; leave out what it feeds with --tables, or name another '
-            "database; or, if that one is no follower any more, forget it there: "
+            f"{connecting.label(name)}: another source feeds {list_names([each.table for each in found])} there, as "
+            f'the follower "{first.follower}", at seq {first.seq}; leave out what it feeds with --tables, or name '
+            "another database; or, if that one is no follower any more, forget it there: "
             f"{forget_statement(first.source, first.follower)}"
         )
 
 
-def _require_existing(what: str, pairs: Sequence[tuple[PublishedTable, TableAtFollower]], options: Options) -> None:
+def _require_existing(
+    what: str, pairs: Sequence[tuple[PublishedTable, TableAtFollower]], options: FollowerOptions
+) -> None:
     missing = [has for _, has in pairs if has.kind is None]
     if missing and options.copy == "none":
         raise FollowerRefusedError(
@@ -170,7 +172,7 @@ def _require_columns(what: str, there: Sequence[tuple[PublishedTable, TableAtFol
 
 def require_empty(name: str, follower: Connection, tables: Sequence[TableAtFollower]) -> None:
     """Raise FollowerRefusedError if one of these tables has rows. The user must be able to read the tables."""
-    what, existing = connecting.what(name), [each for each in tables if each.kind is not None]
+    what, existing = connecting.label(name), [each for each in tables if each.kind is not None]
     try:
         with reading_session.transaction(follower, session_settings.SOURCE, lock_timeout=_LOCK_TIMEOUT):
             filled = list(_tables_with_rows(follower, existing))

@@ -13,22 +13,22 @@ from contextlib import closing, suppress
 import psycopg
 
 from pipeline.errors import PipelineError
-from pipeline.followers.applying.passes import Pass
-from pipeline.followers.applying.reading import End, Few, InOrder, LogReader, Part
+from pipeline.followers.applying.passes import PlannedPass
+from pipeline.followers.applying.reading import EventsInOrder, FewOutcomes, LogReader, PassEnd, PassPart
 from pipeline.postgres.connections import Connection
 
 BYTES = 8 * 2**20
 """The most that waits, but for what is larger by itself."""
 _AN_ELEMENT = 1000
 """Bytes, as a guess at what is no text."""
-Item = Pass | Part | End
+Item = PlannedPass | PassPart | PassEnd
 
 
 class ReadAheadError(Exception):
     """A pass could not be read ahead to its end. Who asks the log itself learns why."""
 
 
-class Ahead:
+class AheadReader:
     """Everything after a seq, until the log is at its end, a table changes, or something fails: then ask the log."""
 
     def __init__(
@@ -51,18 +51,18 @@ class Ahead:
         self._thread = threading.Thread(target=self._read, args=(after,), name="reads ahead", daemon=True)
         self._thread.start()
 
-    def next(self) -> Pass | None:
+    def next(self) -> PlannedPass | None:
         """The next pass, as soon as it is planned; after it its parts have to be taken. None at the end."""
         found = self._take()
-        if not isinstance(found, Pass):
+        if not isinstance(found, PlannedPass):
             return None
         self.after = found.upto
         return found
 
-    def parts(self) -> Generator[Part, None, None]:
+    def parts(self) -> Generator[PassPart, None, None]:
         """Of the pass that was taken last. Raises ReadAheadError."""
-        while not isinstance(part := self._take(), End):
-            if part is None or isinstance(part, Pass):
+        while not isinstance(part := self._take(), PassEnd):
+            if part is None or isinstance(part, PlannedPass):
                 raise ReadAheadError
             yield part
 
@@ -114,8 +114,8 @@ class Ahead:
 def _size(item: Item) -> int:
     if isinstance(item, bytes):
         return len(item)
-    if isinstance(item, Few):
+    if isinstance(item, FewOutcomes):
         return sum(len(each.element) for each in item.outcomes)
-    if isinstance(item, InOrder):
+    if isinstance(item, EventsInOrder):
         return sum(len(each.element or "") for each in item.events)
     return _AN_ELEMENT

@@ -16,15 +16,22 @@ from pipeline.errors import FollowerError, NotFollowableError, RowDiffersError, 
 from pipeline.followers.applying import position, sets, truncates
 from pipeline.followers.applying.ahead import ReadAheadError
 from pipeline.followers.applying.elements import REFUSALS, send
-from pipeline.followers.applying.followed_tables import FollowedTables, Wanted
-from pipeline.followers.applying.outcomes import Ordered, require_whole
-from pipeline.followers.applying.passes import Gap, Pass
-from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.reading import DEFAULT_SIZES, Few, InOrder, Many, Part, Sizes
+from pipeline.followers.applying.followed_tables import FollowedTables, TableToFollow
+from pipeline.followers.applying.outcomes import OrderedEvent, require_whole
+from pipeline.followers.applying.passes import EpochGap, PlannedPass
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.reading import (
+    DEFAULT_SIZES,
+    EventsInOrder,
+    FewOutcomes,
+    ManyOutcomes,
+    PassPart,
+    PassSizes,
+)
 from pipeline.followers.applying.relay_statements import RelayStatements
 from pipeline.followers.applying.table_statements import TableStatements
 from pipeline.followers.applying.truncates import Empty
-from pipeline.followers.applying.upcoming import Nothing, Shared, Source, Upcoming
+from pipeline.followers.applying.upcoming import LogSelection, NothingNext, SharedReader, UpcomingPasses
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.postgres import connections, copy_data
 from pipeline.postgres.connections import Connection
@@ -33,7 +40,7 @@ _GIVEN = sql.SQL("copy pg_temp.pipeline_given from stdin")
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedBatch:
     """What one call has done: the follower is the source as of the transaction that ends at `seq`."""
 
     seq: int
@@ -43,7 +50,7 @@ class Applied:
     events: int
 
 
-class Applier:
+class LogApplier:
     """Of one follower. Both connections are its own, from one thread, and `follower` one of `position.connect`.
 
     The follower must have a position (`position.begin`). After any error the follower is as it was before the call, and
@@ -57,16 +64,16 @@ class Applier:
         follower: Connection,
         source: uuid.UUID,
         name: str,
-        wanted: Mapping[int, Wanted],
+        wanted: Mapping[int, TableToFollow],
         *,
         events_table: EventsTable = DEFAULT,
-        sizes: Sizes = DEFAULT_SIZES,
+        sizes: PassSizes = DEFAULT_SIZES,
         connect: Callable[[], Connection] | None = None,
-        shared: Shared | None = None,
+        shared: SharedReader | None = None,
         on_history: Callable[[], None] | None = None,
-        begins: Position | None = None,
+        begins: FollowerPosition | None = None,
         bound_of: Callable[[int, int], str | None] = lambda _root, _partition: None,
-        gap: Gap | None = None,
+        gap: EpochGap | None = None,
     ) -> None:
         """`wanted`: which tables, by their oids at the source. `connect`: to the log, to read ahead of what is written.
         `shared`: asked first, where others may read the same.
@@ -84,7 +91,7 @@ class Applier:
             raise FollowerError(f"follower {name} has no position: begin one first")
         self._log, self._follower, self._wanted, self._bound_of = log, follower, wanted, bound_of
         self._position, self._moves = found, begins is None
-        self._empty = truncates.run_soon if self._moves else truncates.delete
+        self._empty = truncates.truncate_promptly if self._moves else truncates.delete_rows
         self._events_table, self._sizes, self._connect, self._gap = events_table, sizes, connect, gap
         self._shared, self._on_history = shared, on_history
         self._closely_upto = self._one_by_one_upto = 0
@@ -95,7 +102,7 @@ class Applier:
         self._upcoming.close()
 
     @property
-    def position(self) -> Position:
+    def position(self) -> FollowerPosition:
         """Up to where the log is applied."""
         return self._position
 
@@ -111,12 +118,12 @@ class Applier:
 
     def _read_tables(self) -> None:
         tables = self._tables = FollowedTables.read(self._log, self._follower, self._wanted, self._position)
-        source = Source(self._position.source, tables, self._events_table, self._sizes, self._gap)
-        self._upcoming = Upcoming(self._log, source, self._position.seq, self._connect, self._shared)
+        source = LogSelection(self._position.source, tables, self._events_table, self._sizes, self._gap)
+        self._upcoming = UpcomingPasses(self._log, source, self._position.seq, self._connect, self._shared)
         self._statements = {table.oid: TableStatements(table) for table in tables}
         self._relays = {table.oid: RelayStatements(table) for table in tables}
 
-    def apply(self, upto: int | None = None) -> Applied | None:
+    def apply(self, upto: int | None = None) -> AppliedBatch | None:
         """Apply the next transactions, as many as fit into a batch, in one transaction; None when there is none.
 
         None of them begins after the seq `upto`. Raises ApplierOvertakenError, and CursorExpiredError where retention
@@ -150,7 +157,7 @@ class Applier:
             raise
         return self.apply(upto)
 
-    def _next(self, after: int, upto: int | None, *, single: bool, continues: bool = False) -> Pass | None:
+    def _next(self, after: int, upto: int | None, *, single: bool, continues: bool = False) -> PlannedPass | None:
         found = self._ask(after, upto, single=single, continues=continues)
         # A version is there before its first event is, so what was planned without it may not fit, again and again
         # while tables get their first events. In the middle of a transaction there is no new one: it was there before
@@ -160,7 +167,7 @@ class Applier:
             self.read_tables()
             self._look()  # what came before the tables were read is no growth for them
             found = self._ask(after, upto, single=single, continues=continues)
-        if isinstance(found, Nothing):
+        if isinstance(found, NothingNext):
             return None
         self._latest = found
         return found
@@ -169,16 +176,16 @@ class Applier:
         if self._on_history is not None:
             self._on_history()
 
-    def _ask(self, after: int, upto: int | None, *, single: bool, continues: bool) -> Pass | Nothing:
+    def _ask(self, after: int, upto: int | None, *, single: bool, continues: bool) -> PlannedPass | NothingNext:
         closely = (single and not continues) or after < self._closely_upto
         return self._upcoming.next(after, upto, single=single, continues=continues, closely=closely)
 
-    def _apply(self, batch: Pass, upto: int | None) -> Applied:
+    def _apply(self, batch: PlannedPass, upto: int | None) -> AppliedBatch:
         events, here = 0, self._position
-        planned: Pass | None = batch
+        planned: PlannedPass | None = batch
         with self._follower.transaction():
             while planned is not None:
-                after = position.advanced(
+                after = position.advance(
                     here, planned.source_epoch, planned.upto, planned.commit_lsn, planned.committed_at
                 )
                 if self._moves:
@@ -187,32 +194,32 @@ class Applier:
                 events, here, last = events + planned.events, after, planned
                 planned = None if planned.whole else self._next(planned.upto, upto, single=True, continues=True)
         self._position = here
-        return Applied(here.seq, here.commit_lsn, last.committed_at, batch.transactions, events)
+        return AppliedBatch(here.seq, here.commit_lsn, last.committed_at, batch.transactions, events)
 
-    def _write(self, planned: Pass) -> None:
+    def _write(self, planned: PlannedPass) -> None:
         """The events of a pass: truncates first, since of a table that is emptied only what follows counts."""
         with self._named("its truncates", planned):
-            truncates.of_pass(self._follower, self.tables, planned.truncates, self._empty, self._bound_of)
+            truncates.apply_truncates(self._follower, self.tables, planned.truncates, self._empty, self._bound_of)
         for part in self._upcoming.parts:
             match part:
-                case InOrder():
+                case EventsInOrder():
                     tables = frozenset(each.table for each in part.events)
                     with self._named("a table whose events are applied one by one", planned, tables):
                         write_in_order(self._follower, self._statements.__getitem__, part.events, self._empty)
-                case Few() | Many():
+                case FewOutcomes() | ManyOutcomes():
                     with self._named(f"table {self.tables[part.oid]}", planned, frozenset((part.oid,))):
                         self._write_set(part)
 
-    def _write_set(self, part: Few | Many) -> None:
-        if isinstance(part, Few):
-            sets.write(self._follower, self._statements[part.oid], part.outcomes)
+    def _write_set(self, part: FewOutcomes | ManyOutcomes) -> None:
+        if isinstance(part, FewOutcomes):
+            sets.write_outcomes(self._follower, self._statements[part.oid], part.outcomes)
         elif part.new is not None:
             add_new_rows(self._follower, self._relays[part.oid], _blocks(self._upcoming.parts), part.new)
         else:
             write_outcomes(self._follower, self._relays[part.oid], _blocks(self._upcoming.parts))
 
     @contextmanager
-    def _named(self, what: str, planned: Pass, tables: frozenset[int] = frozenset()) -> Iterator[None]:
+    def _named(self, what: str, planned: PlannedPass, tables: frozenset[int] = frozenset()) -> Iterator[None]:
         """Say where the follower has refused a statement."""
         try:
             yield
@@ -227,7 +234,7 @@ class Applier:
             ) from error
 
 
-def _blocks(parts: Iterable[Part]) -> Iterator[bytes]:
+def _blocks(parts: Iterable[PassPart]) -> Iterator[bytes]:
     """Those of one table."""
     for block in parts:
         if not isinstance(block, bytes) or not block:
@@ -247,7 +254,7 @@ def _reason(error: psycopg.Error) -> str:
 
 
 def write_in_order(
-    follower: Connection, of_table: Callable[[int], TableStatements], events: Sequence[Ordered], empty: Empty
+    follower: Connection, of_table: Callable[[int], TableStatements], events: Sequence[OrderedEvent], empty: Empty
 ) -> None:
     """Write them, in the transaction that is open. `of_table`: statements by oid. Raises RowDiffersError."""
     for event in events:
@@ -258,10 +265,10 @@ def write_in_order(
         require_whole(statements.table, event)
         seq = _write_event(follower, statements, event)
         if seq is not None:
-            raise sets.missing(statements, seq)
+            raise sets.missing_row(statements, seq)
 
 
-def _write_event(follower: Connection, statements: TableStatements, event: Ordered) -> int | None:
+def _write_event(follower: Connection, statements: TableStatements, event: OrderedEvent) -> int | None:
     queries = {
         "insert": lambda: statements.insert,
         "upsert": lambda: statements.upsert,
@@ -272,7 +279,7 @@ def _write_event(follower: Connection, statements: TableStatements, event: Order
     try:
         return send(follower, queries[event.operation](), [event.element or ""])
     except REFUSALS as error:
-        raise sets.present(statements, event.seq) from error
+        raise sets.present_row(statements, event.seq) from error
 
 
 class SmallerPassNeededError(Exception):
@@ -289,14 +296,14 @@ def write_outcomes(follower: Connection, statements: RelayStatements, blocks: It
     """Write outcomes, in the transaction that is open. Raises RowDiffersError and SmallerPassNeededError."""
     follower.execute(statements.make_given.encode())
     copy_data.write(follower, _GIVEN, blocks)
-    given = _InTable(follower, statements)
+    given = _OutcomeTable(follower, statements)
     if given.has("insert") and not given.are_whole("insert"):
         raise SmallerPassNeededError
-    sets.write_given(follower, given)
+    sets.write_sets(follower, given)
     follower.execute("drop table pg_temp.pipeline_given")
 
 
-class _InTable(sets.Given):
+class _OutcomeTable(sets.TableOutcomes):
     """Outcomes in the follower's memory."""
 
     def __init__(self, follower: Connection, statements: RelayStatements) -> None:

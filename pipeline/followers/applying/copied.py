@@ -7,12 +7,12 @@ from typing import Any
 
 from psycopg import sql
 
-from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.applying.table_versions import HistoryPlace
 from pipeline.postgres.queries import statement
 
 
 @dataclass(frozen=True)
-class Copied:
+class SnapshotCopy:
     """The rows of a table are those of a snapshot, a pg_snapshot as text, of the source in this epoch.
 
     `lsn`: the end of WAL read with it. What the snapshot contains has committed before that. `form`: name, type and
@@ -25,9 +25,9 @@ class Copied:
     form: list[list[Any]] | None = None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> HistoryPlace:
         """From here on no event is in the copy."""
-        return Place(self.source_epoch, self.lsn, 0)
+        return HistoryPlace(self.source_epoch, self.lsn, 0)
 
     @property
     def contains(self) -> sql.Composable:

@@ -11,9 +11,15 @@ from psycopg.rows import dict_row
 
 from pipeline.errors import FollowerError, SchemaChangeError
 from pipeline.followers.applying import table_versions
-from pipeline.followers.applying.copied import Copied
-from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import AS_OF_POSITION, Formed, History, NamedColumn, Place
+from pipeline.followers.applying.copied import SnapshotCopy
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.table_versions import (
+    AS_OF_POSITION,
+    FollowerForm,
+    HistoryPlace,
+    NamedColumn,
+    TableHistory,
+)
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -26,7 +32,7 @@ Description = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TableToFollow:
     """A table to follow: its name at the follower.
 
     `filled_upto`: up to this seq the log may lack rows, and events say what a row is, not that it was there: inserts
@@ -39,9 +45,9 @@ class Wanted:
     schema: str
     name: str
     filled_upto: int = 0
-    formed: Formed = AS_OF_POSITION
-    copied: Copied | None = None
-    joins_at: Place | None = None
+    formed: FollowerForm = AS_OF_POSITION
+    copied: SnapshotCopy | None = None
+    joins_at: HistoryPlace | None = None
 
 
 @dataclass(frozen=True)
@@ -75,14 +81,14 @@ class FollowedTable:
     """
 
     oid: int
-    wanted: Wanted
+    wanted: TableToFollow
     columns: tuple[FollowedColumn, ...]
     own: tuple[str, ...]
     partitioned: bool
     in_order: bool
     full: bool
     mark: str
-    changes_at: Place | None
+    changes_at: HistoryPlace | None
     unknown: bool
     uniques: tuple[tuple[tuple[str, str], ...], ...]
     partitions: Mapping[int, sql.Identifier | None]
@@ -125,14 +131,17 @@ class Partition:
     `oid`, `called`: at the source. `attached`: False where it is a table of its own from there on.
     """
 
-    place: Place
+    place: HistoryPlace
     oid: int
     called: tuple[str, str]
     attached: bool
 
 
 def next_partition(
-    follower: Connection, wanted: Mapping[int, Wanted], history: History, there: Mapping[str, Any] | None = None
+    follower: Connection,
+    wanted: Mapping[int, TableToFollow],
+    history: TableHistory,
+    there: Mapping[str, Any] | None = None,
 ) -> Partition | None:
     """The next one that the follower does not have so, where its table is partitioned, or a partition of one of them.
 
@@ -144,7 +153,7 @@ def next_partition(
     if there is None or not history.later:
         return None
     roots = [[each.schema, each.name] for each in wanted.values()] if there["root"] else []
-    names = _names(follower, table) if there["partitioned"] else set[tuple[str, str]]()
+    names = _partition_names(follower, table) if there["partitioned"] else set[tuple[str, str]]()
     for place, oid in history.later:
         if there["root"] in roots:
             return Partition(place, history.oid, (table.schema, table.name), attached=False)
@@ -164,11 +173,11 @@ class FollowedTables:
 
     @classmethod
     def read(
-        cls, log: Connection, follower: Connection, wanted: Mapping[int, Wanted], position: Position
+        cls, log: Connection, follower: Connection, wanted: Mapping[int, TableToFollow], position: FollowerPosition
     ) -> FollowedTables:
         """The tables with these oids at the source. Raises FollowerError where the follower cannot take their rows."""
-        version = table_versions.newest(log, position.source)
-        histories = table_versions.read(log, {oid: each.formed for oid, each in wanted.items()}, position)
+        version = table_versions.newest_version(log, position.source)
+        histories = table_versions.read_histories(log, {oid: each.formed for oid, each in wanted.items()}, position)
         there = describe(follower, [(wanted[oid].schema, wanted[oid].name) for oid in histories])
         return cls(
             {oid: _followed(follower, position.follower, wanted, found, there) for oid, found in histories.items()},
@@ -189,7 +198,11 @@ class FollowedTables:
 
 
 def _followed(
-    follower: Connection, name: str, of: Mapping[int, Wanted], history: History, described: Mapping[Name, Description]
+    follower: Connection,
+    name: str,
+    of: Mapping[int, TableToFollow],
+    history: TableHistory,
+    described: Mapping[Name, Description],
 ) -> FollowedTable:
     """`name`: the follower's."""
     wanted = of[history.oid]
@@ -206,23 +219,19 @@ def _followed(
             raise
         # What comes first, or after the copy, has another form: one that the log has not yet, or again one of before.
         changes_at, unknown = wanted.formed.place or history.later[0][0], True
-    partitions = _names(follower, wanted) if history.partitions else set[tuple[str, str]]()
-    changes_at = _first(changes_at, next_partition(follower, of, history, there), wanted, history)
+    partitions = _partition_names(follower, wanted) if history.partitions else set[tuple[str, str]]()
+    changes_at = _first_change(changes_at, next_partition(follower, of, history, there), wanted, history)
     followed = {column.name for column in columns}
     names = [column["name"] for column in there["columns"]]
-    keyed = any(column.equals is not None for column in columns)
-    mark = "~"
-    while any(name.startswith(mark) for name in [*names, *(column.source.name for column in columns)]):
-        mark += "~"
     return FollowedTable(
         history.oid,
         wanted,
         columns,
         tuple(each["name"] for each in there["columns"] if each["name"] not in followed and not each["generated"]),
         there["partitioned"],
-        there["fires"] or (history.full and not keyed),
+        there["fires"] or (history.full and all(column.equals is None for column in columns)),
         history.full,
-        mark,
+        _unused_mark([*names, *(column.source.name for column in columns)]),
         changes_at,
         unknown,
         _uniques(columns, there),
@@ -230,7 +239,17 @@ def _followed(
     )
 
 
-def _first(changes_at: Place | None, divided: Partition | None, wanted: Wanted, history: History) -> Place | None:
+def _unused_mark(names: Collection[str]) -> str:
+    """Return a prefix that none of these column names has."""
+    mark = "~"
+    while any(name.startswith(mark) for name in names):
+        mark += "~"
+    return mark
+
+
+def _first_change(
+    changes_at: HistoryPlace | None, divided: Partition | None, wanted: TableToFollow, history: TableHistory
+) -> HistoryPlace | None:
     """The first place at which the follower's table has to become another: in form, in partitions or in name."""
     named = history.named_later
     is_named = named is not None and named[1] == (wanted.schema, wanted.name)
@@ -238,7 +257,9 @@ def _first(changes_at: Place | None, divided: Partition | None, wanted: Wanted, 
     return min((place for place in places if place), default=None)
 
 
-def _columns(name: str, wanted: Wanted, history: History, there: Mapping[str, Any]) -> tuple[FollowedColumn, ...]:
+def _columns(
+    name: str, wanted: TableToFollow, history: TableHistory, there: Mapping[str, Any]
+) -> tuple[FollowedColumn, ...]:
     by_name = {column["name"]: column for column in there["columns"]}
     if missing := [column.name for column in history.columns if column.name not in by_name]:
         raise FollowerError(
@@ -276,7 +297,7 @@ def _uniques(columns: Sequence[FollowedColumn], there: Mapping[str, Any]) -> tup
     return tuple(tuple(sorted(each.items())) for each in found)
 
 
-def _require_possible(name: str, wanted: Wanted, key: Collection[str], there: Mapping[str, Any]) -> None:
+def _require_possible(name: str, wanted: TableToFollow, key: Collection[str], there: Mapping[str, Any]) -> None:
     """A partition may have a key that its root can have none on."""
     if set(there["divided_by"]) <= set(key):
         return
@@ -300,7 +321,7 @@ def describe(follower: Connection, names: Collection[Name]) -> dict[Name, Descri
     return {(each["schema"], each["name"]): each for each in found}
 
 
-def _names(follower: Connection, wanted: Wanted) -> set[tuple[str, str]]:
+def _partition_names(follower: Connection, wanted: TableToFollow) -> set[tuple[str, str]]:
     """Of the follower's partitions."""
     values = {"table": sql.Identifier(wanted.schema, wanted.name).as_string(follower)}
     return set(follower.execute(statement(_ROOM, "name_partitions"), values).fetchall())

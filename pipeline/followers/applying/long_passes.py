@@ -13,7 +13,7 @@ from psycopg.rows import class_row
 
 from pipeline.followers.applying import passes
 from pipeline.followers.applying.followed_tables import FollowedTables
-from pipeline.followers.applying.passes import Gap, Pass, Share
+from pipeline.followers.applying.passes import EpochGap, PlannedPass, TableShare
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -25,7 +25,7 @@ BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
-class _Found:
+class _LongPassRow:
     """A row of the query. `shares`: table, events, whether they are all new rows, and seqs of truncates."""
 
     upto: int
@@ -40,7 +40,7 @@ class _Found:
     version: int
 
 
-class LongPasses:
+class LongPassPlanner:
     """Plans them over one events table, for tables as they are."""
 
     def __init__(
@@ -51,16 +51,16 @@ class LongPasses:
         tables: FollowedTables,
         events: int,
         size: int,
-        gap: Gap | None = None,
+        gap: EpochGap | None = None,
     ) -> None:
         """`events`: the most in one. `size`: bytes, as BYTES. `gap`: before which epoch to stop."""
         self._log, self._events, self._size, self._ask_for = log, events, size, events
         self._query = (
             sql.SQL(statement("followers.applying", "long_pass"))
             .format(
-                **passes.tables_of(tables, source),
+                **passes.table_parameters(tables, source),
                 events=events_table.identifier,
-                gap=passes.epoch_of(gap),
+                gap=passes.end_epoch(gap),
                 after=sql.SQL("$1::bigint"),
                 most=sql.SQL("$2::bigint"),
                 continues=sql.SQL("$3::boolean"),
@@ -68,12 +68,12 @@ class LongPasses:
             .as_string(None)
         )
 
-    def next(self, after: int, upto: int | None, *, continues: bool) -> Pass | None:
+    def next(self, after: int, upto: int | None, *, continues: bool) -> PlannedPass | None:
         """What follows after a seq; None where that is nothing, or needs a closer look.
 
         `upto`: not to be passed by much. `continues`: a transaction is open there, beyond which the pass does not go.
         """
-        cursor = psycopg.RawCursor(self._log, row_factory=class_row(_Found))
+        cursor = psycopg.RawCursor(self._log, row_factory=class_row(_LongPassRow))
         # Seqs have few gaps, so a pass of as many events ends there, or soon after it.
         most = self._ask_for if upto is None or continues else max(1, min(self._ask_for, upto - after))
         found = cursor.execute(self._query, (after, most, continues), prepare=True).fetchone()
@@ -83,7 +83,7 @@ class LongPasses:
         self._ask_for = max(1, min(self._events, int(self._size / max(1.0, average))))
         if found.size > self._size and found.events > self._ask_for:
             return self.next(after, upto, continues=continues)
-        return Pass(
+        return PlannedPass(
             after,
             found.upto,
             found.whole,
@@ -96,5 +96,5 @@ class LongPasses:
             tuple(sorted((seq, oid) for oid, _, _, truncates in found.shares for seq in truncates)),
             found.version,
             True,
-            {oid: Share(events, only_new) for oid, events, only_new, _ in found.shares},
+            {oid: TableShare(events, only_new) for oid, events, only_new, _ in found.shares},
         )

@@ -36,7 +36,7 @@ _BY_KEY: dict[str, sql.Composable] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RowOutcome:
     """Of one row. `seq`: its first event in the range. `whole`: `element` has all values of the row."""
 
     operation: Operation
@@ -46,7 +46,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class OrderedEvent:
     """One event. `table`: its oid, of a truncate perhaps a partition's; `element`: None for a truncate."""
 
     operation: Operation
@@ -56,21 +56,21 @@ class Ordered:
     table: int
 
 
-class Outcomes:
+class OutcomeReader:
     """Reads them from one events table, for tables as they are: another form needs another reader."""
 
     def __init__(self, log: Connection, source: uuid.UUID, events_table: EventsTable) -> None:
         self._log, self._source, self._events_table = log, source, events_table
         self._composed: dict[int, str] = {}
 
-    def folded(self, table: FollowedTable, after: int, upto: int) -> list[Outcome]:
+    def folded(self, table: FollowedTable, after: int, upto: int) -> list[RowOutcome]:
         """What the events in (after, upto] make of each row together, in the order of `seq`.
 
         Raises NotFollowableError where a new row lacks a value, or a row is changed that nothing tells from others.
         """
         if table.oid not in self._composed:
             self._composed[table.oid] = self._fold(table).as_string(None)
-        found = self._rows(Outcome, self._composed[table.oid], after, upto)
+        found = self._rows(RowOutcome, self._composed[table.oid], after, upto)
         for each in found:
             require_whole(table, each)
             _require_key(table, each)
@@ -122,12 +122,12 @@ class Outcomes:
         inside = self._log.execute(query, {"after": after, "upto": upto, "events": events}).fetchall()
         return [after, *(seq for (seq,) in inside), upto]
 
-    def in_order(self, tables: Sequence[FollowedTable], after: int, upto: int) -> list[Ordered]:
+    def in_order(self, tables: Sequence[FollowedTable], after: int, upto: int) -> list[OrderedEvent]:
         """The events in (after, upto] of all these tables, in the order of the log."""
         if not tables:
             return []
         each = sql.SQL("\nunion all\n").join(self._ordered(table) for table in tables)
-        return self._rows(Ordered, sql.SQL("{} order by seq").format(each).as_string(None), after, upto)
+        return self._rows(OrderedEvent, sql.SQL("{} order by seq").format(each).as_string(None), after, upto)
 
     def _rows(self, shape: type[T], query: str, after: int, upto: int) -> list[T]:
         """Names may have a percent sign in them: only the raw cursor leaves it alone."""
@@ -159,7 +159,7 @@ class Outcomes:
         }
 
 
-def require_whole(table: FollowedTable, outcome: Outcome | Ordered) -> None:
+def require_whole(table: FollowedTable, outcome: RowOutcome | OrderedEvent) -> None:
     """A row that is new has nothing to take a missing value from. Raises NotFollowableError."""
     if outcome.operation == "insert" and not outcome.whole:
         raise NotFollowableError(
@@ -170,7 +170,7 @@ def require_whole(table: FollowedTable, outcome: Outcome | Ordered) -> None:
         )
 
 
-def _require_key(table: FollowedTable, outcome: Outcome) -> None:
+def _require_key(table: FollowedTable, outcome: RowOutcome) -> None:
     """A partition may have a key that its table has not. Raises NotFollowableError."""
     if not table.key and outcome.operation not in ("insert", "upsert"):
         raise NotFollowableError(

@@ -17,7 +17,7 @@ from psycopg.rows import class_row
 from pipeline.errors import CursorExpiredError, NotFollowableError
 from pipeline.followers.applying import copied, table_versions
 from pipeline.followers.applying.followed_tables import FollowedTables
-from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.applying.table_versions import HistoryPlace
 from pipeline.log.page import OldestKeptSeq
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
@@ -26,7 +26,7 @@ from pipeline.postgres.queries import statement
 BYTES = 16 * 2**20
 """The most that the records of a pass take in the log, where large values are compressed."""
 _NO_BOUND, _NO_EPOCH = 2**63 - 1, 2**31 - 1
-_NEVER = Place(_NO_EPOCH, _NO_BOUND, 0)
+_NEVER = HistoryPlace(_NO_EPOCH, _NO_BOUND, 0)
 _REASONS = {
     "skipped": "it stands for a transaction that the source could not send",
     "parked": "it stands for a change that could not be written to the log",
@@ -36,7 +36,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True)
-class Gap:
+class EpochGap:
     """Before which epoch the follower stops: of these tables what comes between is not in the log, and why that is."""
 
     epoch: int
@@ -46,7 +46,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Share:
+class TableShare:
     """How much of a pass is of one table. `only_new`: all of its events add rows, and nothing is special about them."""
 
     events: int
@@ -54,7 +54,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Pass:
+class PlannedPass:
     """The events after `after`, up to `upto`. `whole`: a transaction ends there, whose place and time it has.
 
     `transactions`: how many begin in it, or go on; of a long pass 2 for several. `tables`: oids of those with rows in
@@ -74,11 +74,11 @@ class Pass:
     truncates: Sequence[tuple[int, int]]
     version: int
     is_long: bool = False
-    shares: Mapping[int, Share] = field(default_factory=dict)
+    shares: Mapping[int, TableShare] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class _Found:
+class _PassRow:
     """A row of the query."""
 
     upto: int | None
@@ -98,11 +98,11 @@ class _Found:
     version: int
 
 
-class Passes:
+class PassPlanner:
     """Plans passes over one events table."""
 
     def __init__(
-        self, log: Connection, source: uuid.UUID, events_table: EventsTable, events: int, gap: Gap | None = None
+        self, log: Connection, source: uuid.UUID, events_table: EventsTable, events: int, gap: EpochGap | None = None
     ) -> None:
         """`events`: the most in a pass."""
         self._log, self._source, self._events_table, self._events = log, source, events_table, events
@@ -112,7 +112,7 @@ class Passes:
 
     def next(
         self, tables: FollowedTables, after: int, upto: int | None, *, continues: bool = False, single: bool = False
-    ) -> Pass | None:
+    ) -> PlannedPass | None:
         """What follows after a seq; None when that is nothing. No transaction begins in it after `upto`.
 
         `continues`: a transaction is open there, which is finished first. `single`: only one transaction. Raises
@@ -121,7 +121,7 @@ class Passes:
         if self._composed is None or self._composed[0] is not tables:
             self._composed = tables, self._compose(tables).as_string(None)
         bound = _NO_BOUND if upto is None else upto
-        cursor = psycopg.RawCursor(self._log, row_factory=class_row(_Found))
+        cursor = psycopg.RawCursor(self._log, row_factory=class_row(_PassRow))
         found = cursor.execute(self._composed[1], (after, bound, continues, single), prepare=True).fetchone()
         assert found is not None  # noqa: S101  one row, whatever is found
         if found.obstacle is not None:
@@ -134,9 +134,9 @@ class Passes:
 
     def _compose(self, tables: FollowedTables) -> sql.Composed:
         return sql.SQL(statement("followers.applying", "next_pass")).format(
-            **tables_of(tables, self._source),
+            **table_parameters(tables, self._source),
             events=self._events_table.identifier,
-            gap=epoch_of(self._gap),
+            gap=end_epoch(self._gap),
             most=sql.Literal(self._events),
             bytes=sql.Literal(BYTES),
             after=sql.SQL("$1::bigint"),
@@ -145,7 +145,7 @@ class Passes:
             single=sql.SQL("$4::boolean"),
         )
 
-    def _not_followable(self, tables: FollowedTables, found: _Found) -> NotFollowableError:
+    def _not_followable(self, tables: FollowedTables, found: _PassRow) -> NotFollowableError:
         obstacle, seq = found.obstacle or "", found.obstacle_seq or 0
         if obstacle == "gap" and (gap := self._gap) is not None:
             reason = f"epoch {gap.epoch} of the source begins there, and what changed before it is not in the log"
@@ -173,17 +173,17 @@ class Passes:
             )
 
 
-def epoch_of(gap: Gap | None) -> sql.Composable:
+def end_epoch(gap: EpochGap | None) -> sql.Composable:
     """From which epoch on nothing is applied."""
     return sql.Literal(gap.epoch if gap else _NO_EPOCH)
 
 
-def tables_of(tables: FollowedTables, source: uuid.UUID) -> dict[str, sql.Composable]:
+def table_parameters(tables: FollowedTables, source: uuid.UUID) -> dict[str, sql.Composable]:
     """What a query that plans is told of them."""
     places = [(table.oid, table.changes_at or _NEVER) for table in tables]
     return {
         "source": sql.Literal(source),
-        "newest_version": table_versions.newest_of(source),
+        "newest_version": table_versions.newest_version_sql(source),
         "oids": sql.Literal([oid for oid, _ in places]),
         "epochs": sql.Literal([place.epoch for _, place in places]),
         "lsns": sql.Literal([place.lsn for _, place in places]),
@@ -208,11 +208,11 @@ def _copies(tables: FollowedTables) -> dict[str, sql.Composable]:
     }
 
 
-def _pass(after: int, found: _Found) -> Pass:
+def _pass(after: int, found: _PassRow) -> PlannedPass:
     assert found.upto is not None  # noqa: S101  the caller has asked
     assert found.source_epoch is not None  # noqa: S101  a column that is never null
     assert found.committed_at is not None  # noqa: S101  likewise
-    return Pass(
+    return PlannedPass(
         after,
         found.upto,
         bool(found.whole),

@@ -39,7 +39,7 @@ where source_database_id = %(source)s and follower = %(follower)s and released <
 
 
 @dataclass(frozen=True)
-class Position:
+class FollowerPosition:
     """Everything up to `seq` is in the follower: `commit_lsn` and `committed_at` are of the last transaction.
 
     `generation` grows whenever other tables follow the log from there on: whoever knows an older one writes nothing.
@@ -64,11 +64,11 @@ def install(follower: Connection) -> None:
 
     Raises FollowerError where a newer version of this server has made it.
     """
-    if installed(follower) == VERSION:
+    if installed_version(follower) == VERSION:
         return
     with follower.transaction():
         lock(follower)
-        if (found := installed(follower) or 0) > VERSION:
+        if (found := installed_version(follower) or 0) > VERSION:
             raise FollowerError(
                 f"the schema pipeline_follower of this follower is of version {found}, made by a newer server;"
                 f" this one knows version {VERSION}: run the newer one"
@@ -85,38 +85,38 @@ def lock(follower: Connection) -> None:
     follower.execute("select pg_advisory_xact_lock(hashtext('pipeline_follower'))")
 
 
-def installed(follower: Connection) -> int | None:
+def installed_version(follower: Connection) -> int | None:
     """The version of the schema `pipeline_follower`, which its comment begins with; None where there is none."""
     found: int | None = queries.value(follower, statement(_ROOM, "installed_version"))
     return found
 
 
-def find(follower: Connection, source: uuid.UUID, name: str) -> Position | None:
+def find(follower: Connection, source: uuid.UUID, name: str) -> FollowerPosition | None:
     """The follower's position; None where it has none."""
     values = {"source": source, "follower": name}
-    return queries.one(follower, Position, statement(_ROOM, "find_position"), values)
+    return queries.one(follower, FollowerPosition, statement(_ROOM, "find_position"), values)
 
 
-def existing(follower: Connection, source: uuid.UUID, name: str, *, held: bool = False) -> Position:
-    """As `find`, or as `hold`. Raises FollowerError where the follower has none."""
-    found = (hold if held else find)(follower, source, name)
+def require_existing(follower: Connection, source: uuid.UUID, name: str, *, held: bool = False) -> FollowerPosition:
+    """As `find`, or as `find_and_lock`. Raises FollowerError where the follower has none."""
+    found = (find_and_lock if held else find)(follower, source, name)
     if found is None:
         raise FollowerError(f"follower {name} has no position: remove it, and add it again")
     return found
 
 
-def begin(follower: Connection, position: Position) -> bool:
+def begin(follower: Connection, position: FollowerPosition) -> bool:
     """Begin at this position; one that is there is kept, and that is False."""
     return follower.execute(_BEGIN_POSITION, vars(position)).rowcount == 1
 
 
-def release(follower: Connection, source: uuid.UUID, name: str, registration: int) -> Position | None:
+def release(follower: Connection, source: uuid.UUID, name: str, registration: int) -> FollowerPosition | None:
     """End this registration at the position, whoever applies: what is being applied is waited for, nothing comes after.
 
     Where it was released before, nothing changes. None where there is no position.
     """
     values = {"source": source, "follower": name, "registration": registration}
-    return queries.one(follower, Position, statement(_ROOM, "release_position"), values)
+    return queries.one(follower, FollowerPosition, statement(_ROOM, "release_position"), values)
 
 
 def is_released(follower: Connection, source: uuid.UUID, name: str, registration: int) -> bool:
@@ -142,7 +142,7 @@ def _require_unreleased(follower: Connection, source: uuid.UUID, name: str) -> N
         raise FollowerReleasedError(f"follower {name} was released: nothing more is applied to it")
 
 
-def move(follower: Connection, before: Position, after: Position) -> None:
+def move(follower: Connection, before: FollowerPosition, after: FollowerPosition) -> None:
     """Move it, in the transaction that applies, as its first statement: the row lock makes another applier wait.
 
     Raises ApplierOvertakenError when it is not at `before`, FollowedTablesChangedError when other tables follow the log
@@ -154,7 +154,7 @@ def move(follower: Connection, before: Position, after: Position) -> None:
         raise _overtaken(before, find(follower, before.source, before.follower))
 
 
-def change_tables(follower: Connection, here: Position) -> Position:
+def change_tables(follower: Connection, here: FollowerPosition) -> FollowerPosition:
     """Let other tables follow the log from there on, which the caller says in this transaction; returns the position.
 
     Whoever applies the log has to read its tables again before it writes anything more. The row lock makes it wait
@@ -165,19 +165,19 @@ def change_tables(follower: Connection, here: Position) -> Position:
     return replace(here, generation=here.generation + 1)
 
 
-def hold(follower: Connection, source: uuid.UUID, name: str) -> Position | None:
+def find_and_lock(follower: Connection, source: uuid.UUID, name: str) -> FollowerPosition | None:
     """As `find`, and nobody moves it until the end of the transaction; who is moving it is waited for."""
     values = {"source": source, "follower": name}
-    return queries.one(follower, Position, statement(_ROOM, "find_position") + "for update", values)
+    return queries.one(follower, FollowerPosition, statement(_ROOM, "find_position") + "for update", values)
 
 
-def require(follower: Connection, here: Position) -> None:
+def require_unmoved(follower: Connection, here: FollowerPosition) -> None:
     """Raises ApplierOvertakenError where the follower is not at `here` any more, also as FollowedTablesChangedError."""
     if (found := find(follower, here.source, here.follower)) != here:
         raise _overtaken(here, found)
 
 
-def _overtaken(before: Position, found: Position | None) -> ApplierOvertakenError:
+def _overtaken(before: FollowerPosition, found: FollowerPosition | None) -> ApplierOvertakenError:
     if found is not None and (found.source_epoch, found.seq) == (before.source_epoch, before.seq):
         return FollowedTablesChangedError(
             f"other tables of follower {before.follower} follow the log now; this has written nothing"
@@ -189,8 +189,8 @@ def _overtaken(before: Position, found: Position | None) -> ApplierOvertakenErro
     )
 
 
-def advanced(
-    position: Position, source_epoch: int, seq: int, commit_lsn: int | None, committed_at: datetime
-) -> Position:
+def advance(
+    position: FollowerPosition, source_epoch: int, seq: int, commit_lsn: int | None, committed_at: datetime
+) -> FollowerPosition:
     """The position after a transaction."""
     return replace(position, source_epoch=source_epoch, seq=seq, commit_lsn=commit_lsn, committed_at=committed_at)

@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from pipeline.followers.applying import long_passes
 from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables
-from pipeline.followers.applying.long_passes import LongPasses
-from pipeline.followers.applying.outcomes import Ordered, Outcome, Outcomes
-from pipeline.followers.applying.passes import Gap, Pass, Passes
+from pipeline.followers.applying.long_passes import LongPassPlanner
+from pipeline.followers.applying.outcomes import OrderedEvent, OutcomeReader, RowOutcome
+from pipeline.followers.applying.passes import EpochGap, PassPlanner, PlannedPass
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 
@@ -32,7 +32,7 @@ PLANS = {
 
 
 @dataclass(frozen=True)
-class Sizes:
+class PassSizes:
     """The most events in a pass and in a long one, and from how many on those of one table are relayed as COPY text.
 
     `added`: the same where all of them are new rows, which need no table in between. Below that JSON is cheaper.
@@ -46,19 +46,19 @@ class Sizes:
     long_bytes: int = long_passes.BYTES
 
 
-DEFAULT_SIZES = Sizes()
+DEFAULT_SIZES = PassSizes()
 
 
 @dataclass(frozen=True)
-class Few:
+class FewOutcomes:
     """Outcomes for one table."""
 
     oid: int
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[RowOutcome]
 
 
 @dataclass(frozen=True)
-class Many:
+class ManyOutcomes:
     """Blocks of COPY text for one table follow, up to an empty one. `new`: of so many new rows and nothing else."""
 
     oid: int
@@ -66,18 +66,18 @@ class Many:
 
 
 @dataclass(frozen=True)
-class InOrder:
+class EventsInOrder:
     """Events that are written one by one."""
 
-    events: Sequence[Ordered]
+    events: Sequence[OrderedEvent]
 
 
 @dataclass(frozen=True)
-class End:
+class PassEnd:
     """Of a pass."""
 
 
-Part = Few | Many | bytes | InOrder
+PassPart = FewOutcomes | ManyOutcomes | bytes | EventsInOrder
 
 
 class LogReader:
@@ -89,22 +89,22 @@ class LogReader:
         source: uuid.UUID,
         tables: FollowedTables,
         events_table: EventsTable,
-        sizes: Sizes,
-        gap: Gap | None = None,
+        sizes: PassSizes,
+        gap: EpochGap | None = None,
     ) -> None:
         """`gap`: before which epoch to stop."""
         self.tables, self.sizes = tables, sizes
         self._is_behind = True
-        self._passes = Passes(log, source, events_table, sizes.events, gap)
-        self._long = LongPasses(log, source, events_table, tables, sizes.long, sizes.long_bytes, gap)
-        self._outcomes = Outcomes(log, source, events_table)
+        self._passes = PassPlanner(log, source, events_table, sizes.events, gap)
+        self._long = LongPassPlanner(log, source, events_table, tables, sizes.long, sizes.long_bytes, gap)
+        self._outcomes = OutcomeReader(log, source, events_table)
         for setting, value in PLANS.items():
             log.execute("select set_config(%s, %s, false)", (setting, value))
 
     def next(
         self, after: int, upto: int | None = None, *, continues: bool = False, single: bool = False, long: bool = True
-    ) -> Pass | None:
-        """As `Passes.next`: a long pass where the last one had many events, unless `long` says otherwise."""
+    ) -> PlannedPass | None:
+        """As `PassPlanner.next`: a long pass where the last one had many events, unless `long` says otherwise."""
         found = None
         if self._is_behind and long:
             found = self._long.next(after, upto, continues=continues)
@@ -113,7 +113,7 @@ class LogReader:
         self._is_behind = found is not None and 2 * found.events >= self.sizes.relayed
         return found
 
-    def read_on(self, after: int, *, continues: bool) -> Generator[Pass | Part | End, None, None]:
+    def read_on(self, after: int, *, continues: bool) -> Generator[PlannedPass | PassPart | PassEnd, None, None]:
         """All that comes after a seq, each pass with its parts and an end, until nothing comes or a table changes."""
         while True:
             self._is_behind = True
@@ -122,10 +122,10 @@ class LogReader:
                 return
             yield planned
             yield from self.parts(planned)
-            yield End()
+            yield PassEnd()
             after, continues = planned.upto, not planned.whole
 
-    def parts(self, planned: Pass) -> Generator[Part, None, None]:
+    def parts(self, planned: PlannedPass) -> Generator[PassPart, None, None]:
         """What the events of a pass make of each table, and then those that are written one by one.
 
         Raises CursorExpiredError at the end where retention has dropped some of them: it records that before it does.
@@ -139,26 +139,26 @@ class LogReader:
         if ordered := [table for table in self.tables if table.in_order and table.oid in touched]:
             # What is not relayed is in memory: a few at a time.
             for after, upto in pairwise(self._outcomes.steps(planned.after, planned.upto, self.sizes.events)):
-                yield InOrder(self._outcomes.in_order(ordered, after, upto))
+                yield EventsInOrder(self._outcomes.in_order(ordered, after, upto))
         self._passes.require_kept(planned.after)
 
-    def _of_table(self, table: FollowedTable, planned: Pass, after: int) -> Generator[Part, None, None]:
+    def _of_table(self, table: FollowedTable, planned: PlannedPass, after: int) -> Generator[PassPart, None, None]:
         share = planned.shares.get(table.oid)
         new = share is not None and share.only_new and _adds_rows(table, planned)
         if share is None or share.events < (self.sizes.added if new else self.sizes.relayed):
-            yield Few(table.oid, self._outcomes.folded(table, after, planned.upto))
+            yield FewOutcomes(table.oid, self._outcomes.folded(table, after, planned.upto))
             return
         if table.is_wide and not new:
             for begin, end in pairwise(self._outcomes.steps(after, planned.upto, self.sizes.events)):
-                yield Few(table.oid, self._outcomes.folded(table, begin, end))
+                yield FewOutcomes(table.oid, self._outcomes.folded(table, begin, end))
             return
         read = self._outcomes.new_rows if new else self._outcomes.relayed
-        yield Many(table.oid, share.events if new else None)
+        yield ManyOutcomes(table.oid, share.events if new else None)
         with closing(read(table, after, planned.upto)) as blocks:
             yield from blocks
         yield b""
 
 
-def _adds_rows(table: FollowedTable, planned: Pass) -> bool:
+def _adds_rows(table: FollowedTable, planned: PlannedPass) -> bool:
     """Whether an insert of this pass adds a row with values, and does not meet one: while a table is filled it may."""
     return planned.after >= table.wanted.filled_upto and any(column.written for column in table.columns)

@@ -15,7 +15,7 @@ import psycopg
 
 from pipeline.errors import RowDiffersError
 from pipeline.followers.applying.elements import REFUSALS, send
-from pipeline.followers.applying.outcomes import Outcome
+from pipeline.followers.applying.outcomes import RowOutcome
 from pipeline.followers.applying.table_statements import TableStatements
 from pipeline.postgres.connections import Connection
 
@@ -23,7 +23,7 @@ _OBJECTIONS = (*REFUSALS, psycopg.errors.GeneratedAlways)
 """After which rows are taken out and put back; an identity that is generated always takes a value only so."""
 
 
-class Given(ABC):
+class TableOutcomes(ABC):
     """Outcomes of one table, wherever they are."""
 
     statements: TableStatements
@@ -49,26 +49,26 @@ class Given(ABC):
         """The error for the first that the follower does not take."""
 
 
-def write(follower: Connection, statements: TableStatements, outcomes: Sequence[Outcome]) -> None:
+def write_outcomes(follower: Connection, statements: TableStatements, outcomes: Sequence[RowOutcome]) -> None:
     """Write them, in the transaction that is open. Raises RowDiffersError."""
     if outcomes:
-        write_given(follower, _Listed(follower, statements, outcomes))
+        write_sets(follower, _ListedOutcomes(follower, statements, outcomes))
 
 
-def write_given(follower: Connection, given: Given) -> None:
+def write_sets(follower: Connection, given: TableOutcomes) -> None:
     """The same."""
     try:
         with follower.transaction():
-            _Writing(follower, given).run()
+            _SetWriter(follower, given).run()
         return
     except _OBJECTIONS as error:
         if not given.statements.table.key:
             raise given.refused(given.statements.insert, "insert") from error
     given.move()
-    _Writing(follower, given, final=True).run()
+    _SetWriter(follower, given, final=True).run()
 
 
-def missing(statements: TableStatements, seq: int) -> RowDiffersError:
+def missing_row(statements: TableStatements, seq: int) -> RowDiffersError:
     """The error for a row that is not there."""
     table = str(statements.table)
     return RowDiffersError(
@@ -79,7 +79,7 @@ def missing(statements: TableStatements, seq: int) -> RowDiffersError:
     )
 
 
-def present(statements: TableStatements, seq: int) -> RowDiffersError:
+def present_row(statements: TableStatements, seq: int) -> RowDiffersError:
     """The error for a row that is there already, or for another that has one of its unique values."""
     table = str(statements.table)
     return RowDiffersError(
@@ -90,16 +90,16 @@ def present(statements: TableStatements, seq: int) -> RowDiffersError:
     )
 
 
-class _Listed(Given):
+class _ListedOutcomes(TableOutcomes):
     """Outcomes in our memory."""
 
-    def __init__(self, follower: Connection, statements: TableStatements, outcomes: Sequence[Outcome]) -> None:
+    def __init__(self, follower: Connection, statements: TableStatements, outcomes: Sequence[RowOutcome]) -> None:
         self._follower, self.statements = follower, statements
         self._outcomes = outcomes
         self._divide()
 
     def _divide(self) -> None:
-        self._by_operation: dict[str, list[Outcome]] = {}
+        self._by_operation: dict[str, list[RowOutcome]] = {}
         for each in self._outcomes:
             self._by_operation.setdefault(each.operation, []).append(each)
 
@@ -126,14 +126,14 @@ class _Listed(Given):
             try:
                 send(self._follower, query, [each.element])
             except REFUSALS:
-                return present(self.statements, each.seq)
-        return present(self.statements, outcomes[-1].seq)
+                return present_row(self.statements, each.seq)
+        return present_row(self.statements, outcomes[-1].seq)
 
 
-class _Writing:
+class _SetWriter:
     """One attempt. `final`: an objection of the follower means that it differs."""
 
-    def __init__(self, follower: Connection, given: Given, *, final: bool = False) -> None:
+    def __init__(self, follower: Connection, given: TableOutcomes, *, final: bool = False) -> None:
         self._follower, self._given, self._statements, self._final = follower, given, given.statements, final
         self._moves = given.has("move")
         self._carries = self._moves and (bool(self._statements.table.own) or not given.are_whole("move"))
@@ -155,7 +155,7 @@ class _Writing:
 
     def _change(self, operation: str, query: str) -> None:
         if (seq := self._given.send(query, operation)) is not None:
-            raise missing(self._statements, seq)
+            raise missing_row(self._statements, seq)
 
     def _take(self) -> None:
         """Take the rows out that get another key, or may have to give a value to each other."""

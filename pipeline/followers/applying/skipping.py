@@ -9,7 +9,7 @@ from datetime import datetime
 from psycopg import sql
 
 from pipeline.followers.applying import position
-from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.position import FollowerPosition
 from pipeline.log.page import OldestKeptSeq
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
@@ -18,7 +18,7 @@ from pipeline.postgres.queries import statement
 
 
 @dataclass(frozen=True)
-class Transaction:
+class NextTransaction:
     """One of the log, with all its events there. `tables`: those that it changes, `schema.table`."""
 
     first_seq: int
@@ -30,24 +30,22 @@ class Transaction:
     tables: Sequence[str]
 
 
-def next_after(log: Connection, here: Position, events_table: EventsTable) -> Transaction | None:
+def find_next(log: Connection, here: FollowerPosition, events_table: EventsTable) -> NextTransaction | None:
     """What a follower at this position applies next; None where it has everything, or where the log lacks events
     that come next."""
     query = sql.SQL(statement("followers.applying", "next_transaction")).format(
         events=events_table.identifier, source=sql.Literal(here.source), after=sql.Literal(here.seq)
     )
-    found = queries.one(log, Transaction, query)
+    found = queries.one(log, NextTransaction, query)
     return None if OldestKeptSeq(events_table).read(log) > here.seq + 1 else found
 
 
-def skip(follower: Connection, here: Position, left_out: Transaction, reason: str) -> Position:
+def skip(follower: Connection, here: FollowerPosition, left_out: NextTransaction, reason: str) -> FollowerPosition:
     """Move the position past it, and record it with the reason why the follower had stopped; both or nothing.
 
     Returns the position then. Raises ApplierOvertakenError where the follower is not at `here` any more.
     """
-    after = position.advanced(
-        here, left_out.source_epoch, left_out.last_seq, left_out.commit_lsn, left_out.committed_at
-    )
+    after = position.advance(here, left_out.source_epoch, left_out.last_seq, left_out.commit_lsn, left_out.committed_at)
     values = {**vars(left_out), "source": here.source, "follower": here.follower, "reason": reason}
     with follower.transaction():
         position.move(follower, here, after)

@@ -9,8 +9,8 @@ from typing import Any
 
 from psycopg import sql
 
-from pipeline.followers.applying.position import Position
-from pipeline.followers.registry import TableName
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.registry import NamedTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -22,7 +22,7 @@ _ROOM = "followers.applying"
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class HistoryPlace:
     """A place in the history of one source."""
 
     epoch: int
@@ -30,14 +30,14 @@ class Place:
     idx: int
 
 
-BEGINNING = Place(0, 0, 0)
+BEGINNING = HistoryPlace(0, 0, 0)
 """Before any change."""
 LAST = 2**31 - 1
 """A place that is after every place of a commit."""
 
 
 @dataclass(frozen=True)
-class TableVersion:
+class TableFormVersion:
     """A table, or a partition of it, from a place on; `columns` and `key_columns` as `pipeline.relations` has them."""
 
     id: int
@@ -55,21 +55,21 @@ class TableVersion:
     key_columns: list[str]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> HistoryPlace:
         """From where on it holds."""
-        return Place(self.epoch, self.from_lsn, self.from_idx)
+        return HistoryPlace(self.epoch, self.from_lsn, self.from_idx)
 
     @property
     def numbered(self) -> bool:
         """Whether columns can be known by their numbers, so that a rename is one."""
         return self.relation_oid == self.table_oid and all(column["attnum"] is not None for column in self.columns)
 
-    def is_like(self, other: TableVersion) -> bool:
+    def is_like(self, other: TableFormVersion) -> bool:
         """Whether a table of one is one of the other as well: by name, columns, key, and what is told of old rows."""
         numbered = self.is_numbered_like(other)
         return self._form(numbered=numbered) == other._form(numbered=numbered)
 
-    def is_numbered_like(self, other: TableVersion) -> bool:
+    def is_numbered_like(self, other: TableFormVersion) -> bool:
         """Whether the numbers of their columns say which are the same."""
         return self.numbered and other.numbered and self.relation_oid == other.relation_oid
 
@@ -92,7 +92,7 @@ class NamedColumn:
     """
 
     name: str
-    names: tuple[tuple[Place, str | None], ...]
+    names: tuple[tuple[HistoryPlace, str | None], ...]
     base_type_oid: int
     key_place: int | None
 
@@ -103,7 +103,7 @@ class NamedColumn:
 
 
 @dataclass(frozen=True)
-class History:
+class TableHistory:
     """A table in the form that it has at a position, or that its follower has been given for later.
 
     `changes_at`: from where on it has another one, which its follower has to be given first; None: it has not yet.
@@ -117,12 +117,12 @@ class History:
     oid: int
     columns: tuple[NamedColumn, ...]
     full: bool
-    changes_at: Place | None
+    changes_at: HistoryPlace | None
     known: bool
     begun: bool
     partitions: dict[int, tuple[str, str]]
-    later: tuple[tuple[Place, int], ...]
-    named_later: tuple[Place, tuple[str, str]] | None
+    later: tuple[tuple[HistoryPlace, int], ...]
+    named_later: tuple[HistoryPlace, tuple[str, str]] | None
 
 
 CopiedForm = list[list[Any]]
@@ -135,18 +135,18 @@ COLUMN_PARTS = 5
 
 
 @dataclass(frozen=True)
-class Formed:
+class FollowerForm:
     """Which form a follower's table has: that of this place, or of the position where that is later.
 
     `copied`: the one that it was copied with there. The history has a form only from its first change on, which may
     come later: then it is that one. `is_gone`: the source had dropped the table by then, so the copy gave it no form.
     """
 
-    place: Place | None = None
+    place: HistoryPlace | None = None
     copied: CopiedForm | None = None
     is_gone: bool = False
 
-    def within(self, versions: Sequence[TableVersion]) -> tuple[Place | None, bool]:
+    def within(self, versions: Sequence[TableFormVersion]) -> tuple[HistoryPlace | None, bool]:
         """The place in this history, and whether it has the form that was copied."""
         if self.place is None or self.copied is None:
             return self.place, not self.is_gone
@@ -159,7 +159,7 @@ class Formed:
                 return version.place, True
         return self.place, known
 
-    def later(self, versions: Sequence[TableVersion]) -> TableVersion | None:
+    def later(self, versions: Sequence[TableFormVersion]) -> TableFormVersion | None:
         """The version by which the history knows the form of a copy, if that came after the copy.
 
         Its name may be a later one than the name that was copied.
@@ -167,7 +167,7 @@ class Formed:
         place, known = self.within(versions)
         return next((each for each in versions if known and each.place == place != self.place), None)
 
-    def copied_as(self, versions: Sequence[TableVersion]) -> TableVersion | None:
+    def copied_as(self, versions: Sequence[TableFormVersion]) -> TableFormVersion | None:
         """The version by which the history knew the form of a copy when that was made, perhaps under another name."""
         place, known = self.within(versions)
         if self.place is None or self.copied is None or not known or place != self.place:
@@ -175,10 +175,10 @@ class Formed:
         return next((each for each in reversed(versions) if each.place <= self.place), None)
 
 
-AS_OF_POSITION = Formed()
+AS_OF_POSITION = FollowerForm()
 
 
-def _is_of(version: TableVersion, form: CopiedForm) -> bool:
+def _is_of(version: TableFormVersion, form: CopiedForm) -> bool:
     """Whether the columns are the same, by their numbers where both have them, and the key.
 
     Partitions have numbers, and perhaps a key, of their own.
@@ -192,25 +192,27 @@ def _is_of(version: TableVersion, form: CopiedForm) -> bool:
     return sorted([each[part] for part in kept] for each in version.columns) == sorted(each[:parts] for each in form)
 
 
-def newest(log: Connection, source: uuid.UUID) -> int:
+def newest_version(log: Connection, source: uuid.UUID) -> int:
     """Grows with the history: while it is the same, nothing that was read here is outdated, and no table is new."""
     return int(queries.value(log, statement(_ROOM, "newest_version"), {"source": source}))
 
 
-def newest_of(source: uuid.UUID) -> sql.Composable:
+def newest_version_sql(source: uuid.UUID) -> sql.Composable:
     """The same as an expression."""
     return sql.SQL(statement(_ROOM, "newest_version").replace("%(source)s", "{source}")).format(source=source)
 
 
-def read(log: Connection, formed: Mapping[int, Formed], position: Position) -> dict[int, History]:
+def read_histories(
+    log: Connection, formed: Mapping[int, FollowerForm], position: FollowerPosition
+) -> dict[int, TableHistory]:
     """Tables by oid, as they are at the position, or have been formed to be; one without any event yet is not there."""
     found = all_versions(log, position.source, formed)
     return {oid: _history(oid, versions, position, formed[oid]) for oid, versions in found.items()}
 
 
 def next_change(
-    log: Connection, position: Position, oid: int, formed: Formed
-) -> tuple[TableVersion, TableVersion] | None:
+    log: Connection, position: FollowerPosition, oid: int, formed: FollowerForm
+) -> tuple[TableFormVersion, TableFormVersion] | None:
     """The form that a table has at the position, or was given, and the one that it has next; None without another."""
     versions = all_versions(log, position.source, [oid]).get(oid)
     if not versions:
@@ -219,14 +221,14 @@ def next_change(
     return next(((versions[at], each) for each in versions[at + 1 :] if not each.is_like(versions[at])), None)
 
 
-def is_known(log: Connection, position: Position, oid: int, formed: Formed) -> bool:
+def is_known(log: Connection, position: FollowerPosition, oid: int, formed: FollowerForm) -> bool:
     """Whether the history has the form that a table has, or was copied with."""
     versions = all_versions(log, position.source, [oid]).get(oid, [])
     place, known = formed.within(versions)
     return known and _is_begun(versions, position, place)
 
 
-def at(log: Connection, source: uuid.UUID, table: TableName, place: Place) -> TableVersion | None:
+def version_at(log: Connection, source: uuid.UUID, table: NamedTable, place: HistoryPlace) -> TableFormVersion | None:
     """The form that a table has at a place.
 
     Of one that was not in the log by then, that of the table which was called so; None where there was none either.
@@ -235,24 +237,26 @@ def at(log: Connection, source: uuid.UUID, table: TableName, place: Place) -> Ta
     if reached := [version for version in versions if version.place <= place]:
         return reached[-1]
     values = {"source": source, "schema": table.table_schema, "name": table.table_name, **vars(place)}
-    return queries.one(log, TableVersion, statement(_ROOM, "version_by_name"), values)
+    return queries.one(log, TableFormVersion, statement(_ROOM, "version_by_name"), values)
 
 
-def all_versions(log: Connection, source: uuid.UUID, oids: Iterable[int]) -> dict[int, list[TableVersion]]:
+def all_versions(log: Connection, source: uuid.UUID, oids: Iterable[int]) -> dict[int, list[TableFormVersion]]:
     """By the table's oid, in the order of the changes that they hold for; one without any event yet is not there.
 
     Of several versions of one place only the last has events: a message has followed what a look at the catalog found.
     """
-    found: dict[int, dict[tuple[int, Place], TableVersion]] = {}
+    found: dict[int, dict[tuple[int, HistoryPlace], TableFormVersion]] = {}
     values = {"source": source, "oids": list(oids)}
-    for version in queries.rows(log, TableVersion, statement(_ROOM, "table_versions"), values):
+    for version in queries.rows(log, TableFormVersion, statement(_ROOM, "table_versions"), values):
         known, key = found.setdefault(version.table_oid, {}), (version.relation_oid, version.place)
         known.pop(key, None)
         known[key] = version
     return {oid: list(known.values()) for oid, known in found.items()}
 
 
-def _reached(versions: Sequence[TableVersion], position: Position, formed: Place | None = None) -> int:
+def _reached(
+    versions: Sequence[TableFormVersion], position: FollowerPosition, formed: HistoryPlace | None = None
+) -> int:
     """Which of them the table was formed to have, or else has at the position; the first where it has none yet.
 
     A position may be past the place of a version of which no event has come yet: what a look at the catalog has found,
@@ -262,23 +266,25 @@ def _reached(versions: Sequence[TableVersion], position: Position, formed: Place
     return max(0, sum(version.place <= reached for version in versions) - 1)
 
 
-def _is_begun(versions: Sequence[TableVersion], position: Position, formed: Place | None) -> bool:
+def _is_begun(versions: Sequence[TableFormVersion], position: FollowerPosition, formed: HistoryPlace | None) -> bool:
     """Whether the first of them is reached: what the table was before that, no event says."""
     return bool(versions) and versions[0].place <= _upto(position, formed)
 
 
-def _upto(position: Position, formed: Place | None) -> Place:
-    return max(Place(position.source_epoch, position.commit_lsn or 0, LAST), formed or BEGINNING)
+def _upto(position: FollowerPosition, formed: HistoryPlace | None) -> HistoryPlace:
+    return max(HistoryPlace(position.source_epoch, position.commit_lsn or 0, LAST), formed or BEGINNING)
 
 
-def _history(oid: int, versions: Sequence[TableVersion], position: Position, formed: Formed) -> History:
+def _history(
+    oid: int, versions: Sequence[TableFormVersion], position: FollowerPosition, formed: FollowerForm
+) -> TableHistory:
     place, known = formed.within(versions)
     named = formed.later(versions) or formed.copied_as(versions)
     first, at = _reached(versions, position), _reached(versions, position, place)
     reached = _upto(position, formed.place)
     now = versions[at]
     changed = next((version.place for version in versions[at + 1 :] if not version.is_like(now)), None)
-    return History(
+    return TableHistory(
         oid,
         tuple(_column(now, column, versions[first:at]) for column in now.columns),
         now.replica_identity == FULL,
@@ -295,9 +301,9 @@ def _history(oid: int, versions: Sequence[TableVersion], position: Position, for
     )
 
 
-def _column(now: TableVersion, column: dict[str, Any], earlier: Sequence[TableVersion]) -> NamedColumn:
+def _column(now: TableFormVersion, column: dict[str, Any], earlier: Sequence[TableFormVersion]) -> NamedColumn:
     """`earlier`: forms of events that are still to be applied, though the table is not in them any more."""
-    names: list[tuple[Place, str | None]] = []
+    names: list[tuple[HistoryPlace, str | None]] = []
     for version in earlier:
         known_by = "attnum" if version.is_numbered_like(now) else "name"
         called = next((each["name"] for each in version.columns if each[known_by] == column[known_by]), None)

@@ -21,7 +21,7 @@ Empty = Callable[[Connection, Sequence[sql.Composable], Sequence[sql.Identifier]
 _COMMA = sql.SQL(", ")
 
 
-def of_pass(
+def apply_truncates(
     follower: Connection,
     tables: FollowedTables,
     truncated: Iterable[tuple[int, int]],
@@ -66,7 +66,7 @@ def _empty_partition(follower: Connection, table: FollowedTable, seq: int, bound
     follower.execute(query)
 
 
-def run(follower: Connection, tables: Sequence[sql.Composable]) -> None:
+def truncate_tables(follower: Connection, tables: Sequence[sql.Composable]) -> None:
     """Empty these tables together, in the transaction that is open, as one statement did at the source.
 
     A foreign key of a table that is not among them forbids that, also where foreign keys are not checked: then their
@@ -76,30 +76,30 @@ def run(follower: Connection, tables: Sequence[sql.Composable]) -> None:
         with follower.transaction():
             follower.execute(sql.SQL("truncate {}").format(_COMMA.join(tables)))
     except psycopg.errors.FeatureNotSupported:
-        delete(follower, tables, ())
+        delete_rows(follower, tables, ())
 
 
-def delete(follower: Connection, tables: Sequence[sql.Composable], _: Sequence[sql.Identifier]) -> None:
+def delete_rows(follower: Connection, tables: Sequence[sql.Composable], _: Sequence[sql.Identifier]) -> None:
     """Empty them so that others read what they had until this transaction commits."""
     for table in tables:
         follower.execute(sql.SQL("delete from {}").format(table))
 
 
-def run_soon(follower: Connection, tables: Sequence[sql.Composable], names: Sequence[sql.Identifier]) -> None:
-    """The same, where nobody uses them for long.
+def truncate_promptly(follower: Connection, tables: Sequence[sql.Composable], names: Sequence[sql.Identifier]) -> None:
+    """The same, where nobody uses them for long. `names`: what they are called.
 
-    `names`: what they are called. Raises TableLockedError with who does.
+    Raises TableLockedError with who does.
     """
     if not tables:
         return
     try:
         with follower.transaction(), queries.lock_timeout(follower, LOCK_TIMEOUT):
-            run(follower, tables)
+            truncate_tables(follower, tables)
     except psycopg.errors.LockNotAvailable as error:
-        raise locked(follower, names, "a truncate") from error
+        raise locked_error(follower, names, "a truncate") from error
 
 
-def locked(follower: Connection, names: Sequence[sql.Identifier], what: str) -> TableLockedError:
+def locked_error(follower: Connection, names: Sequence[sql.Identifier], what: str) -> TableLockedError:
     """Return the error for a statement that gave up waiting for a lock of one of these. `what`: the statement."""
     values = {"names": [name.as_string(follower) for name in names]}
     with follower.cursor(row_factory=dict_row) as cursor:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import psycopg
 
 from pipeline.errors import FollowerError
-from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.copying import refusals
-from pipeline.followers.registry import Note, TableName
+from pipeline.followers.registry import NamedTable, TableNote
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -69,12 +69,12 @@ class UnvalidatedCheck:
         return f"check {self.name} of {self.shown} is not valid there as it is at the source: {self.reason}"
 
 
-def record(follower: Connection, here: Position, table: TableName) -> None:
+def record(follower: Connection, here: FollowerPosition, table: NamedTable) -> None:
     """Record the checks of a table that the server has just created, in the transaction that creates it."""
     _record(follower, here, table, _find(follower, here, table))
 
 
-def take_off(follower: Connection, here: Position, table: TableName) -> list[str]:
+def take_off(follower: Connection, here: FollowerPosition, table: NamedTable) -> list[str]:
     """Drop the checks of a table that the server created and that has no rows yet, in the open transaction.
 
     Returns the statements that add the checks again.
@@ -86,7 +86,7 @@ def take_off(follower: Connection, here: Position, table: TableName) -> list[str
     return [each.adds for each in listed]
 
 
-def run_without(follower: Connection, here: Position, table: TableName, replace: Callable[[], None]) -> None:
+def run_without(follower: Connection, here: FollowerPosition, table: NamedTable, replace: Callable[[], None]) -> None:
     """Call `replace` in the open transaction; the new rows may violate recorded checks, which become NOT VALID."""
     listed = _find(follower, here, table, recorded=True)
     for each in listed:
@@ -97,28 +97,30 @@ def run_without(follower: Connection, here: Position, table: TableName, replace:
     follower.execute(_FORGET_REASONS, {**vars(here), "oid": table.table_oid})
 
 
-def are_recorded(follower: Connection, here: Position, table: TableName) -> bool:
+def are_recorded(follower: Connection, here: FollowerPosition, table: NamedTable) -> bool:
     """Return True if a table has recorded checks, which the server created."""
     return bool(_find(follower, here, table, recorded=True))
 
 
-def unvalidated(follower: Connection, here: Position) -> list[UnvalidatedCheck]:
+def unvalidated(follower: Connection, here: FollowerPosition) -> list[UnvalidatedCheck]:
     """Return the checks that are valid at the source and not at the follower."""
     return queries.rows(follower, UnvalidatedCheck, statement(_ROOM, "find_unvalidated"), vars(here))
 
 
-def unfinished_tables(follower: Connection, here: Position) -> set[int]:
+def unfinished_tables(follower: Connection, here: FollowerPosition) -> set[int]:
     """Return the tables, by their oids at the source, with checks that must still be validated."""
     return {each.table_oid for each in unvalidated(follower, here) if each.reason is None}
 
 
-def validate(follower: Connection, here: Position, tables: Mapping[int, TableName]) -> dict[TableName, FollowerError]:
+def validate(
+    follower: Connection, here: FollowerPosition, tables: Mapping[int, NamedTable]
+) -> dict[NamedTable, FollowerError]:
     """Validate the remaining checks of these tables, by their oids at the source, each in its own transaction.
 
     If a row violates a check, the reason is stored, and the check stays NOT VALID. Returns the tables whose rows cannot
     be checked, with the errors. Raises errors that end the connection.
     """
-    refused = dict[TableName, FollowerError]()
+    refused = dict[NamedTable, FollowerError]()
     for each in unvalidated(follower, here):
         table = tables.get(each.table_oid)
         if table is None or each.reason is not None:
@@ -141,7 +143,7 @@ def validate(follower: Connection, here: Position, tables: Mapping[int, TableNam
     return refused
 
 
-def notes(follower: Connection, here: Position) -> dict[int, Note]:
+def notes(follower: Connection, here: FollowerPosition) -> dict[int, TableNote]:
     """Return notes on tables whose rows violate a check, by the tables' oids at the source."""
     found = defaultdict[int, list[UnvalidatedCheck]](list)
     for each in unvalidated(follower, here):
@@ -149,18 +151,18 @@ def notes(follower: Connection, here: Position) -> dict[int, Note]:
             found[each.table_oid].append(each)
     remedy = "correct those rows at the source, then run there: `{}`"
     return {
-        oid: Note("; ".join(map(str, listed)), remedy.format("; ".join(each.validates for each in listed)))
+        oid: TableNote("; ".join(map(str, listed)), remedy.format("; ".join(each.validates for each in listed)))
         for oid, listed in found.items()
     }
 
 
-def _find(follower: Connection, here: Position, table: TableName, *, recorded: bool = False) -> list[_Check]:
+def _find(follower: Connection, here: FollowerPosition, table: NamedTable, *, recorded: bool = False) -> list[_Check]:
     """Return the checks of a table and of its partitions, or only the recorded ones."""
     values = {**vars(here), "schema": table.table_schema, "name": table.table_name, "recorded": recorded}
     return queries.rows(follower, _Check, statement(_ROOM, "checks_of_table"), values)
 
 
-def _record(follower: Connection, here: Position, table: TableName, found: Sequence[_Check]) -> None:
+def _record(follower: Connection, here: FollowerPosition, table: NamedTable, found: Sequence[_Check]) -> None:
     with follower.cursor() as cursor:
         listed = [{**vars(here), **vars(each), "oid": table.table_oid} for each in found]
         cursor.executemany(_RECORD_CHECK, listed)

@@ -13,9 +13,9 @@ from psycopg.types.json import Jsonb
 
 from pipeline.errors import ApplierOvertakenError
 from pipeline.followers.applying import position
-from pipeline.followers.applying.copied import Copied
-from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import LAST, CopiedForm, Place
+from pipeline.followers.applying.copied import SnapshotCopy
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.table_versions import LAST, CopiedForm, HistoryPlace
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -56,7 +56,7 @@ select %(source)s, %(follower)s, t.oid from unnest(%(oids)s::bigint[]) t (oid)
 """Request copies that must be finished before the log is applied."""
 
 
-def begin(follower: Connection, begins: Position, registration: int, tables: Iterable[int]) -> None:
+def begin(follower: Connection, begins: FollowerPosition, registration: int, tables: Iterable[int]) -> None:
     """Let a follower begin at this position, and request copies of these tables, unless it has begun already.
 
     `registration`: the id of the follower's row. The state of an earlier follower of the same name is deleted. Raises
@@ -78,7 +78,9 @@ def begin(follower: Connection, begins: Position, registration: int, tables: Ite
         follower.execute(statement(_ROOM, "store_beginning"), values)
 
 
-def request(follower: Connection, here: Position, tables: Iterable[int], *, first: bool = False) -> Position:
+def request(
+    follower: Connection, here: FollowerPosition, tables: Iterable[int], *, first: bool = False
+) -> FollowerPosition:
     """Request new copies of these tables; the other tables follow the log in the meantime.
 
     `first`: include tables whose first copy must be finished before the log is applied. May run in the transaction of
@@ -110,18 +112,18 @@ class RequestedCopy:
     is_first: bool = False
 
     @property
-    def formed(self) -> Place:
+    def formed(self) -> HistoryPlace:
         """The place in the log whose form the table has until its copy takes its place."""
-        return Place(self.formed_epoch, self.formed_lsn, 2**31 - 1)
+        return HistoryPlace(self.formed_epoch, self.formed_lsn, 2**31 - 1)
 
 
-def requested(follower: Connection, here: Position) -> list[RequestedCopy]:
+def requested(follower: Connection, here: FollowerPosition) -> list[RequestedCopy]:
     """Return the copies that `request` asked for and that have not taken their place yet."""
     return queries.rows(follower, RequestedCopy, statement(_ROOM, "find_wanted"), vars(here))
 
 
 def finish_replacement(
-    follower: Connection, here: Position, requested: RequestedCopy, copied: Copied, rows: int
+    follower: Connection, here: FollowerPosition, requested: RequestedCopy, copied: SnapshotCopy, rows: int
 ) -> None:
     """Record that a table's new copy has taken its place, so the table follows the log again.
 
@@ -139,26 +141,26 @@ def finish_replacement(
     position.change_tables(follower, here)
 
 
-def forget(follower: Connection, here: Position, tables: Iterable[int]) -> None:
+def forget(follower: Connection, here: FollowerPosition, tables: Iterable[int]) -> None:
     """Delete the state of tables that are no longer followed."""
     follower.execute(statement(_ROOM, "forget_copies"), {**vars(here), "oids": list(tables)})
 
 
-def find(follower: Connection, here: Position) -> dict[int, Copied | None]:
+def find(follower: Connection, here: FollowerPosition) -> dict[int, SnapshotCopy | None]:
     """Return the copies by the tables' oids at the source; None for a copy that must still be made before the log is
     applied.
 
     Tables that `requested` returns are not included.
     """
     found = follower.execute(_FIND_COPIES, vars(here)).fetchall()
-    made = dict[int, Copied | None]()
+    made = dict[int, SnapshotCopy | None]()
     for oid, epoch, snapshot, lsn, form in found:
         columns = form if isinstance(form, list) else None  # a dropped table keeps an earlier form
-        made[oid] = None if snapshot is None else Copied(epoch, snapshot, lsn, columns)
+        made[oid] = None if snapshot is None else SnapshotCopy(epoch, snapshot, lsn, columns)
     return made
 
 
-def store_form(follower: Connection, here: Position, form: SourceForm, oid: int | None = None) -> None:
+def store_form(follower: Connection, here: FollowerPosition, form: SourceForm, oid: int | None = None) -> None:
     """Record that a table has this form of the source's table until its copy is finished.
 
     `oid`: the table's oid, if it takes the place of another table that has the form.
@@ -167,27 +169,29 @@ def store_form(follower: Connection, here: Position, form: SourceForm, oid: int 
     follower.execute(statement(_ROOM, "store_form"), values)
 
 
-def find_form(follower: Connection, here: Position, oid: int) -> SourceForm | CopiedForm | None:
+def find_form(follower: Connection, here: FollowerPosition, oid: int) -> SourceForm | CopiedForm | None:
     """Return the form with which a table was created or copied before, until its next copy; None if unknown."""
     return _form(queries.value(follower, _FIND_FORM, {**vars(here), "oid": oid}))
 
 
-def last_form(follower: Connection, here: Position, oid: int) -> tuple[SourceForm | CopiedForm | None, Place | None]:
+def last_form(
+    follower: Connection, here: FollowerPosition, oid: int
+) -> tuple[SourceForm | CopiedForm | None, HistoryPlace | None]:
     """Return the last known form of a table that has or gets a copy, and its place in the log; None if unknown."""
     row = follower.execute(_LAST_FORM, {**vars(here), "oid": oid}).fetchone()
     if row is None:
         return None, None
     form, epoch, lsn = row
-    place = None if epoch is None or lsn is None else Place(epoch, lsn, LAST)
+    place = None if epoch is None or lsn is None else HistoryPlace(epoch, lsn, LAST)
     return _form(form), place
 
 
-def lock(follower: Connection, here: Position, tables: Iterable[int]) -> None:
+def lock(follower: Connection, here: FollowerPosition, tables: Iterable[int]) -> None:
     """Keep other sessions from copying these tables until the transaction ends, after waiting for such a session."""
     follower.execute(_HOLD_COPIES, {**vars(here), "oids": list(tables)})
 
 
-def claim(follower: Connection, here: Position, oid: int) -> None:
+def claim(follower: Connection, here: FollowerPosition, oid: int) -> None:
     """Lock the unfinished copy of a table and the follower's position, as the first step of the copying transaction.
 
     This waits for a session that copies the table or moves the position. Raises ApplierOvertakenError if the copy is
@@ -200,7 +204,7 @@ def claim(follower: Connection, here: Position, oid: int) -> None:
         )
 
 
-def finish(follower: Connection, here: Position, oid: int, copied: Copied, rows: int) -> None:
+def finish(follower: Connection, here: FollowerPosition, oid: int, copied: SnapshotCopy, rows: int) -> None:
     """Record that the rows of a copy are complete, in the transaction that wrote them."""
     form = None if copied.form is None else Jsonb(copied.form)
     values = {**vars(here), **vars(copied), "form": form, "oid": oid, "rows": rows}

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeline.followers.applying.copied import Copied
-from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.applying.copied import SnapshotCopy
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.table_versions import HistoryPlace
 from pipeline.log.staging import progress
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -22,22 +22,24 @@ select exists (select from pipeline.events e where e.seq > %(seq)s and e.source_
 """Check whether the log has events of a source after a seq."""
 
 
-def outstanding(log: Connection, here: Position, made: Mapping[int, Copied | None]) -> dict[int, Copied]:
+def outstanding(
+    log: Connection, here: FollowerPosition, made: Mapping[int, SnapshotCopy | None]
+) -> dict[int, SnapshotCopy]:
     """Return the copies, by oid, that may already contain events after this position."""
     found = {oid: copied for oid, copied in made.items() if copied is not None and not _is_behind(here, copied.place)}
     return found if found and not _at_the_end(log, here, max(copied.place for copied in found.values())) else {}
 
 
-def reaches(log: Connection, here: Position, place: Place) -> bool:
+def reaches(log: Connection, here: FollowerPosition, place: HistoryPlace) -> bool:
     """Return True if everything before this place of the log is applied."""
     return _is_behind(here, place) or _at_the_end(log, here, place)
 
 
-def _is_behind(here: Position, place: Place) -> bool:
-    return place <= Place(here.source_epoch, here.commit_lsn or 0, _LAST)
+def _is_behind(here: FollowerPosition, place: HistoryPlace) -> bool:
+    return place <= HistoryPlace(here.source_epoch, here.commit_lsn or 0, _LAST)
 
 
-def _at_the_end(log: Connection, here: Position, newest: Place) -> bool:
+def _at_the_end(log: Connection, here: FollowerPosition, newest: HistoryPlace) -> bool:
     """Return True if the log has no event after the position, and can get none before this place.
 
     This is so if nothing is written at the source.

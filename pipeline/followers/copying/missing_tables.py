@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from pipeline.errors import FollowedTablesChangedError, FollowerError
-from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.copying import (
     checks,
     copies,
@@ -25,7 +25,7 @@ from pipeline.followers.copying import (
 )
 from pipeline.followers.copying.schema_dump import SchemaDump
 from pipeline.followers.copying.source_forms import SourceForm
-from pipeline.followers.registry import TableName
+from pipeline.followers.registry import NamedTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -36,8 +36,8 @@ _ROOM = "followers.copying"
 
 
 def make(
-    source: Connection, dsn: str, follower: Connection, here: Position, tables: Sequence[TableName]
-) -> dict[TableName, FollowerError]:
+    source: Connection, dsn: str, follower: Connection, here: FollowerPosition, tables: Sequence[NamedTable]
+) -> dict[NamedTable, FollowerError]:
     """Create the tables that the follower lacks, as they are at the source now; returns the refused ones, and why.
 
     `follower`: a session that no other code uses, because its settings change. The transaction that creates a table
@@ -45,17 +45,17 @@ def make(
     was renamed at the source.
     """
 
-    def store_rest(table: TableName, dumped: _TableDump, preamble: str) -> None:
+    def store_rest(table: NamedTable, dumped: _TableDump, preamble: str) -> None:
         after = [*dumped.dump.after, *checks.take_off(follower, here, table)]
         pending_statements.store(follower, here, table.table_oid, [preamble + each for each in after])
 
     return _make(source, dsn, follower, here, tables, store_rest)
 
 
-def make_whole(source: Connection, dsn: str, follower: Connection, here: Position, table: TableName) -> None:
+def make_whole(source: Connection, dsn: str, follower: Connection, here: FollowerPosition, table: NamedTable) -> None:
     """Create a table together with its keys and indexes, so that nothing remains to be done. Raises FollowerError."""
 
-    def make_rest(table: TableName, dumped: _TableDump, preamble: str) -> None:
+    def make_rest(table: NamedTable, dumped: _TableDump, preamble: str) -> None:
         follower.execute("".join([preamble, *dumped.dump.after]).encode())
         checks.record(follower, here, table)
 
@@ -76,10 +76,10 @@ def _make(
     source: Connection,
     dsn: str,
     follower: Connection,
-    here: Position,
-    tables: Sequence[TableName],
-    finish: Callable[[TableName, _TableDump, str], None],
-) -> dict[TableName, FollowerError]:
+    here: FollowerPosition,
+    tables: Sequence[NamedTable],
+    finish: Callable[[NamedTable, _TableDump, str], None],
+) -> dict[NamedTable, FollowerError]:
     """Create the missing tables, each in one transaction; returns the refused ones, and why.
 
     The transaction calls `finish` with the settings that the statements of the dump need.
@@ -90,7 +90,7 @@ def _make(
     dumped, refused = _dumped(source, dsn, missing)
     known = [name for (name,) in follower.execute("select name from pg_catalog.pg_settings").fetchall()]
     while dumped:
-        failed = dict[TableName, FollowerError]()
+        failed = dict[NamedTable, FollowerError]()
         for table, each in dumped.items():
             preamble = each.dump.preamble(known)
             try:
@@ -112,8 +112,8 @@ def _make(
 
 
 def _dumped(
-    source: Connection, dsn: str, tables: Sequence[TableName]
-) -> tuple[dict[TableName, _TableDump], dict[TableName, FollowerError]]:
+    source: Connection, dsn: str, tables: Sequence[NamedTable]
+) -> tuple[dict[NamedTable, _TableDump], dict[NamedTable, FollowerError]]:
     """Dump tables of the source that still exist; also return the tables that cannot be dumped, and why."""
     try:
         return _dumped_at_once(source, dsn, tables), {}
@@ -122,7 +122,7 @@ def _dumped(
     except FollowerError as error:
         if len(tables) == 1:
             return {}, {tables[0]: error}
-    dumped, refused = dict[TableName, _TableDump](), dict[TableName, FollowerError]()
+    dumped, refused = dict[NamedTable, _TableDump](), dict[NamedTable, FollowerError]()
     for table in tables:
         more, why = _dumped(source, dsn, [table])
         dumped |= more
@@ -130,7 +130,7 @@ def _dumped(
     return dumped, refused
 
 
-def _dumped_at_once(source: Connection, dsn: str, tables: Sequence[TableName]) -> dict[TableName, _TableDump]:
+def _dumped_at_once(source: Connection, dsn: str, tables: Sequence[NamedTable]) -> dict[NamedTable, _TableDump]:
     """Dump all tables at once. If a table is altered during the dump, all are dumped again. Raises FollowerError."""
     values = {"oids": [table.table_oid for table in tables]}
     for _ in range(TRIES):
@@ -156,7 +156,7 @@ def _dumped_at_once(source: Connection, dsn: str, tables: Sequence[TableName]) -
     )
 
 
-def lacking(follower: Connection, tables: Sequence[TableName]) -> list[TableName]:
+def lacking(follower: Connection, tables: Sequence[NamedTable]) -> list[NamedTable]:
     """Return the tables under whose names the follower has nothing."""
     names = {(table.table_schema, table.table_name): table for table in tables}
     values = {"schemas": [schema for schema, _ in names], "names": [name for _, name in names]}

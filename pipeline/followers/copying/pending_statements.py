@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 import psycopg
 
 from pipeline.errors import FollowerError
-from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.copying import checks, refusals
-from pipeline.followers.registry import TableName
+from pipeline.followers.registry import NamedTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -25,14 +25,14 @@ where source_database_id = %(source)s and follower = %(follower)s and table_oid 
 """Claim a statement for the current transaction; no row if another session has run the statement."""
 
 
-def store(follower: Connection, here: Position, oid: int, statements: Iterable[str]) -> None:
+def store(follower: Connection, here: FollowerPosition, oid: int, statements: Iterable[str]) -> None:
     """Store statements that must run in this order once the table's rows are copied."""
     with follower.cursor() as cursor:
         listed = [{**vars(here), "oid": oid, "statement": each} for each in statements]
         cursor.executemany(statement(_ROOM, "store_unmade"), listed)
 
 
-def unfinished_tables(follower: Connection, here: Position) -> set[int]:
+def unfinished_tables(follower: Connection, here: FollowerPosition) -> set[int]:
     """Return the tables, by their oids at the source, that still lack keys, indexes or checks.
 
     The oid 0 stands for statements that an older version stored without their table.
@@ -41,7 +41,9 @@ def unfinished_tables(follower: Connection, here: Position) -> set[int]:
     return {oid for oid, _, _ in found} | checks.unfinished_tables(follower, here)
 
 
-def finish(follower: Connection, here: Position, tables: Mapping[int, TableName]) -> dict[TableName, FollowerError]:
+def finish(
+    follower: Connection, here: FollowerPosition, tables: Mapping[int, NamedTable]
+) -> dict[NamedTable, FollowerError]:
     """Run the remaining statements of these tables, by their oids at the source; returns the refused ones, and why.
 
     `follower`: a session that no other code uses, because its settings change. Each statement runs in its own
@@ -49,7 +51,7 @@ def finish(follower: Connection, here: Position, tables: Mapping[int, TableName]
     Raises errors that end the connection, and FollowerError if a statement of an unknown table is refused, which an
     older version stored.
     """
-    refused = dict[TableName, FollowerError]()
+    refused = dict[NamedTable, FollowerError]()
     values = {**vars(here), "oids": list(tables)}
     found = follower.execute(statement(_ROOM, "find_unmade"), values).fetchall()
     for oid, place, text in found:

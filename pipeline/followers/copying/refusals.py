@@ -7,7 +7,7 @@ import psycopg
 from pipeline.errors import FollowerError, PipelineError, SchemaChangeError
 from pipeline.followers.admission import needed_objects
 from pipeline.followers.copying import refused_rows, unfound_names
-from pipeline.followers.registry import Note, TableName
+from pipeline.followers.registry import NamedTable, TableNote
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 
@@ -28,7 +28,7 @@ def server_message(error: psycopg.Error) -> str:
     return f"{connections.one_line(error)} (SQLSTATE {error.sqlstate})"
 
 
-def note_of(error: PipelineError | psycopg.Error, follower: Connection, source: Connection, oid: int) -> Note:
+def note_of(error: PipelineError | psycopg.Error, follower: Connection, source: Connection, oid: int) -> TableNote:
     """Return a note with the reason, and what an administrator of the follower can do.
 
     `oid`: the table's oid at the source. Neither session may have an open transaction.
@@ -41,11 +41,13 @@ def note_of(error: PipelineError | psycopg.Error, follower: Connection, source: 
         helps = f"run there: `{'; '.join(missing)}`" if missing else helps
     remedy = AGAIN if helps is None else f"{helps}; {AGAIN}"
     if isinstance(error, psycopg.Error):
-        return Note(f"cannot be copied: the follower refuses a statement: {server_message(error)}", remedy, "stopped")
-    return Note(f"cannot be copied: {error}", remedy, "stopped")
+        return TableNote(
+            f"cannot be copied: the follower refuses a statement: {server_message(error)}", remedy, "stopped"
+        )
+    return TableNote(f"cannot be copied: {error}", remedy, "stopped")
 
 
-def creation_error(table: TableName | None, error: psycopg.Error, what: str = "") -> FollowerError:
+def creation_error(table: NamedTable | None, error: psycopg.Error, what: str = "") -> FollowerError:
     """Return the error for a table that the follower refuses to create, or for a part of the table.
 
     `table`: None if the table is unknown. `what`: the part, such as its indexes.

@@ -18,11 +18,11 @@ from psycopg import sql
 
 from pipeline.errors import ApplierOvertakenError, DatabaseUnavailableError, SchemaChangeError, StatementRefusedError
 from pipeline.followers.applying import position
-from pipeline.followers.applying.applier import Applier
-from pipeline.followers.applying.copied import Copied
-from pipeline.followers.applying.followed_tables import Wanted
-from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import Formed, Place
+from pipeline.followers.applying.applier import LogApplier
+from pipeline.followers.applying.copied import SnapshotCopy
+from pipeline.followers.applying.followed_tables import TableToFollow
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.table_versions import FollowerForm, HistoryPlace
 from pipeline.followers.copying import checks, copies
 from pipeline.followers.copying.copies import RequestedCopy
 from pipeline.followers.copying.source_tables import (
@@ -40,7 +40,7 @@ from pipeline.followers.copying.table_copies import (
     describe_existing,
     require_empty,
 )
-from pipeline.followers.registry import Follower, TableName
+from pipeline.followers.registry import NamedTable, RegisteredFollower
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -76,10 +76,10 @@ class PlannedRenames(Protocol):
 class TableRenamer(Protocol):
     """Renames tables, as `TableRenames` of `pipeline.followers.schema_changes` does."""
 
-    def is_called(self, follower: Connection, table: TableName) -> bool: ...
+    def is_called(self, follower: Connection, table: NamedTable) -> bool: ...
     def plan(self, follower: Connection, targets: Mapping[int, tuple[str, str]]) -> PlannedRenames: ...
     def require_possible(self, follower: Connection, oid: int, target: tuple[str, str]) -> None: ...
-    def carry_out(self, session: Connection, here: Position, moves: Any) -> None: ...
+    def carry_out(self, session: Connection, here: FollowerPosition, moves: Any) -> None: ...
     def forget(self, log: Connection, gone: Collection[int]) -> None: ...
 
 
@@ -94,14 +94,14 @@ class TableReplacements:
         log: Connection,
         follower: Connection,
         source: SourceTables,
-        registration: Follower,
+        registration: RegisteredFollower,
         events_table: EventsTable,
         *,
         go_on: Callable[[], bool],
-        say: Callable[[TableName, str | None], None],
-        make_missing: Callable[[TableName], None],
-        require_types: Callable[[TableName], None],
-        fit: Callable[[TableName, Place, Collection[str]], FormAdjuster],
+        say: Callable[[NamedTable, str | None], None],
+        make_missing: Callable[[NamedTable], None],
+        require_types: Callable[[NamedTable], None],
+        fit: Callable[[NamedTable, HistoryPlace, Collection[str]], FormAdjuster],
         renaming: TableRenamer,
     ) -> None:
         """`go_on` returns False once the copy must end; it is called often. `say` gets each table that is copied, and
@@ -114,13 +114,13 @@ class TableReplacements:
         self._log, self._follower, self._source, self._registration = log, follower, source, registration
         self._events_table, self._go_on, self._say, self._make_missing = events_table, go_on, say, make_missing
         self._require_types, self._fit, self._renaming = require_types, fit, renaming
-        self._begins = dict[int, Position]()
+        self._begins = dict[int, FollowerPosition]()
 
     def requested(self) -> list[RequestedCopy]:
         """Return the requested copies."""
         return copies.requested(self._follower, self._here())
 
-    def make(self, table: TableName, anew: RequestedCopy) -> None:
+    def make(self, table: NamedTable, anew: RequestedCopy) -> None:
         """Copy one of these tables, and let the copy take the place of its rows.
 
         Raises CopyDelayedError if the copy has to wait: call again later. Raises CopyInterruptedError,
@@ -154,7 +154,7 @@ class TableReplacements:
             copied, rows = self._read(table, relations, columns, staged)
             self._replace(table, anew, staged, fitting, copied, rows, begins)
 
-    def _require_kept(self, table: TableName, begins: Position) -> None:
+    def _require_kept(self, table: NamedTable, begins: FollowerPosition) -> None:
         """Raise CopyDelayedError if the log lacks events after this position: only copies of all tables help then."""
         if begins.seq < int(queries.value(self._log, "select pipeline.log_floor()")):
             del self._begins[table.table_oid]
@@ -163,7 +163,7 @@ class TableReplacements:
             )
 
     def _staged(
-        self, table: TableName, description: dict[str, Any], columns: Sequence[str], before: Sequence[str]
+        self, table: NamedTable, description: dict[str, Any], columns: Sequence[str], before: Sequence[str]
     ) -> StagedRows:
         identifier = sql.Identifier(table.table_schema, table.table_name)
         try:
@@ -172,18 +172,18 @@ class TableReplacements:
         except psycopg.errors.LockNotAvailable as error:
             raise CopyDelayedError(self._waits(table)) from error
 
-    def _waits(self, table: TableName) -> str:
+    def _waits(self, table: NamedTable) -> str:
         name = sql.Identifier(table.table_schema, table.table_name).as_string(self._follower)
         oid = queries.value(self._follower, statement(_ROOM, "follower_oid"), {"table": name})
         return f"waits for {describe_holder(self._follower, oid)}, which uses it at the follower"
 
     def _read(
         self,
-        table: TableName,
+        table: NamedTable,
         relations: Sequence[SourceRelation],
         columns: Sequence[Sequence[str]],
         staged: StagedRows,
-    ) -> tuple[Copied, int]:
+    ) -> tuple[SnapshotCopy, int]:
         """Stage the rows of a snapshot; returns the snapshot and the number of rows."""
         with self._source.reading(table.table_oid, relations) as copied:
             rows = sum(
@@ -196,16 +196,16 @@ class TableReplacements:
 
     def _replace(
         self,
-        table: TableName,
+        table: NamedTable,
         anew: RequestedCopy,
         staged: StagedRows,
         fitting: FormAdjuster,
-        copied: Copied,
+        copied: SnapshotCopy,
         rows: int,
-        begins: Position,
+        begins: FollowerPosition,
     ) -> None:
-        formed = Formed(copied.place, copied.form)
-        wanted = Wanted(table.table_schema, table.table_name, formed=formed, copied=copied)
+        formed = FollowerForm(copied.place, copied.form)
+        wanted = TableToFollow(table.table_schema, table.table_name, formed=formed, copied=copied)
         with self._follower.transaction():
             # After this lock, another session has placed its copy of the table, or has ended.
             self._follower.execute(statement(_ROOM, "wait_for_placing"), self._known_as)
@@ -217,7 +217,7 @@ class TableReplacements:
             gone = self._place(table, anew, wanted, begins, rows, fitting.called)
         self._renaming.forget(self._log, gone)
 
-    def _replace_rows(self, table: TableName, staged: StagedRows, fitting: FormAdjuster) -> None:
+    def _replace_rows(self, table: NamedTable, staged: StagedRows, fitting: FormAdjuster) -> None:
         """Replace the table's rows by the staged ones, in the copy's form, even if they violate recorded checks.
 
         This waits for other sessions that lock the table.
@@ -241,7 +241,7 @@ class TableReplacements:
                 _require_lock_alone(error)
                 self._say(table, self._waits(table))
 
-    def _hold_name(self, table: TableName) -> None:
+    def _hold_name(self, table: NamedTable) -> None:
         """Prevent renames of the table until the transaction ends. Raises CopyDelayedError if it was renamed."""
         lock = sql.SQL("lock table only {} in row exclusive mode")
         if self._renaming.is_called(self._follower, table):
@@ -251,10 +251,10 @@ class TableReplacements:
 
     def _place(
         self,
-        table: TableName,
+        table: NamedTable,
         anew: RequestedCopy,
-        wanted: Wanted,
-        begins: Position,
+        wanted: TableToFollow,
+        begins: FollowerPosition,
         rows: int,
         called: tuple[str, str],
     ) -> Collection[int]:
@@ -289,8 +289,8 @@ class TableReplacements:
                 self._say(table, self._waits(table))
                 applier = self._applier(table, wanted, reached)
 
-    def _applier(self, table: TableName, wanted: Wanted, begins: Position) -> Applier:
-        return Applier(
+    def _applier(self, table: NamedTable, wanted: TableToFollow, begins: FollowerPosition) -> LogApplier:
+        return LogApplier(
             self._log,
             self._follower,
             self._registration.source_id,
@@ -300,11 +300,11 @@ class TableReplacements:
             begins=begins,
         )
 
-    def _apply_up_to(self, applier: Applier, here: Position) -> None:
+    def _apply_up_to(self, applier: LogApplier, here: FollowerPosition) -> None:
         while applier.position.seq < here.seq and applier.apply(here.seq) is not None:
             self._require_wanted()
 
-    def _require_epoch(self, copied: Copied) -> None:
+    def _require_epoch(self, copied: SnapshotCopy) -> None:
         """Raise DatabaseUnavailableError if the source began another epoch while the copy was read."""
         values = {"source": self._registration.source_id}
         if queries.value(self._log, statement(_ROOM, "source_epoch"), values) != copied.source_epoch:
@@ -312,11 +312,13 @@ class TableReplacements:
                 "the history of the source has changed while a table was copied: the copy starts again"
             )
 
-    def _here(self) -> Position:
-        return position.existing(self._follower, self._registration.source_id, self._registration.name)
+    def _here(self) -> FollowerPosition:
+        return position.require_existing(self._follower, self._registration.source_id, self._registration.name)
 
-    def _held(self) -> Position:
-        return position.existing(self._follower, self._registration.source_id, self._registration.name, held=True)
+    def _held(self) -> FollowerPosition:
+        return position.require_existing(
+            self._follower, self._registration.source_id, self._registration.name, held=True
+        )
 
     @property
     def _known_as(self) -> dict[str, str]:

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from pipeline.followers.copying.table_copies import CopyInterruptedError, TableCopies
-from pipeline.followers.registry import Note, TableName
+from pipeline.followers.registry import NamedTable, TableNote
 
 SESSIONS = 4
 """The most copies at once: each has a session at the source and one at the follower."""
@@ -17,15 +17,15 @@ SESSIONS = 4
 
 def make(
     copier: Callable[[], AbstractContextManager[TableCopies]],
-    tables: Sequence[TableName],
+    tables: Sequence[NamedTable],
     rest: Callable[[float], Any],
-) -> dict[TableName, Note]:
+) -> dict[NamedTable, TableNote]:
     """Copy these tables in several threads, as `TableCopies.make` does. Its errors are raised once all have ended."""
-    queue = SimpleQueue[TableName]()
+    queue = SimpleQueue[NamedTable]()
     for table in tables:
         queue.put(table)
 
-    def work() -> dict[TableName, Note]:
+    def work() -> dict[NamedTable, TableNote]:
         with copier() as made:
             return made.make(queue, rest)
 

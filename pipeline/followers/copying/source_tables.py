@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 
 from pipeline.errors import FollowerError, PipelineError
-from pipeline.followers.applying.copied import Copied
+from pipeline.followers.applying.copied import SnapshotCopy
 from pipeline.postgres import connections, copy_data, queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -83,7 +83,7 @@ class SourceTables:
             return relations
 
     @contextmanager
-    def reading(self, oid: int, relations: Sequence[SourceRelation]) -> Iterator[Copied]:
+    def reading(self, oid: int, relations: Sequence[SourceRelation]) -> Iterator[SnapshotCopy]:
         """Open a snapshot for reading the table; until the end, no session can alter or truncate the table.
 
         Raises CopyDelayedError if another session holds a lock, or if the table was altered.
@@ -99,7 +99,7 @@ class SourceTables:
             # Without a marker, a source at rest would not let the log get past the copy.
             write_marker(self._source)
 
-    def _begin(self, oid: int, relations: Sequence[SourceRelation]) -> Copied:
+    def _begin(self, oid: int, relations: Sequence[SourceRelation]) -> SnapshotCopy:
         local = {"synchronous_commit": "local", "lock_timeout": LOCK_TIMEOUT}
         reading_session.begin(self._source, session_settings.COPY, **local)
         if relations:
@@ -115,7 +115,7 @@ class SourceTables:
             values = {"oid": oid, "columns": relations[0].columns}
             form = queries.value(self._source, statement(_ROOM, "form"), values)
         snapshot, lsn = found
-        return Copied(self._epoch, snapshot, lsn, form)
+        return SnapshotCopy(self._epoch, snapshot, lsn, form)
 
     def rows(self, relation: SourceRelation, columns: Sequence[str]) -> Generator[bytes, None, None]:
         """Yield the published rows of a relation with these columns in blocks, as COPY writes them.

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from pipeline.errors import ApplierOvertakenError, FollowerError, PipelineError, StatementRefusedError
 from pipeline.followers.applying import followed_tables, truncates
-from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.copying import copies, refusals
 from pipeline.followers.copying.source_tables import (
     LOCK_TIMEOUT,
@@ -21,7 +21,7 @@ from pipeline.followers.copying.source_tables import (
     SourceTables,
     describe_holder,
 )
-from pipeline.followers.registry import Note, TableName
+from pipeline.followers.registry import NamedTable, TableNote
 from pipeline.postgres import connections, copy_data, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -39,10 +39,10 @@ class FormProvider(Protocol):
     """Gives tables the forms of their copies, as `FirstForms` of `pipeline.followers.schema_changes` does."""
 
     def bring(
-        self, source: Connection, follower: Connection, table: TableName, published: Collection[str]
-    ) -> TableName: ...
-    def is_called(self, follower: Connection, table: TableName) -> bool: ...
-    def require_types(self, source: Connection, follower: Connection, table: TableName) -> None: ...
+        self, source: Connection, follower: Connection, table: NamedTable, published: Collection[str]
+    ) -> NamedTable: ...
+    def is_called(self, follower: Connection, table: NamedTable) -> bool: ...
+    def require_types(self, source: Connection, follower: Connection, table: NamedTable) -> None: ...
 
 
 class TableCopies:
@@ -55,12 +55,12 @@ class TableCopies:
         self,
         source: SourceTables,
         follower: Connection,
-        here: Position,
+        here: FollowerPosition,
         forms: FormProvider,
         *,
         truncate: bool,
         go_on: Callable[[], bool],
-        say: Callable[[TableName, Note | None], None],
+        say: Callable[[NamedTable, TableNote | None], None],
     ) -> None:
         """`here`: the follower's position. `truncate`: empty tables that have rows, instead of refusing them.
 
@@ -69,15 +69,15 @@ class TableCopies:
         """
         self._source, self._follower, self._of, self._forms, self._truncate = source, follower, here, forms, truncate
         self._go_on, self._say = go_on, say
-        self._refused = dict[TableName, Note]()
+        self._refused = dict[NamedTable, TableNote]()
 
-    def make(self, tables: SimpleQueue[TableName], rest: Callable[[float], Any]) -> dict[TableName, Note]:
+    def make(self, tables: SimpleQueue[NamedTable], rest: Callable[[float], Any]) -> dict[NamedTable, TableNote]:
         """Copy tables from the queue until it is empty; returns the refused tables, and why.
 
         `rest` waits for a number of seconds. Raises CopyInterruptedError, ApplierOvertakenError, and errors that end a
         connection.
         """
-        pending: list[TableName] = []
+        pending: list[NamedTable] = []
         while (fresh := _next(tables)) or pending:
             pending += fresh
             waiting = [table for table in pending if not self._copied(table)]
@@ -86,7 +86,7 @@ class TableCopies:
             pending = waiting
         return self._refused
 
-    def _copied(self, table: TableName) -> bool:
+    def _copied(self, table: NamedTable) -> bool:
         """Try to copy a table; returns False if it must be tried again, True if it was copied or refused."""
         self._require_wanted()
         try:
@@ -97,7 +97,7 @@ class TableCopies:
                 table = self._forms.bring(self._source.connection, self._follower, table, published)
             self._copy(table, relations)
         except CopyDelayedError as error:
-            self._say(table, Note(str(error)))
+            self._say(table, TableNote(str(error)))
             return False
         except ApplierOvertakenError:
             raise
@@ -107,16 +107,16 @@ class TableCopies:
             if connections.is_gone(error) or connections.is_ours(error):
                 raise
             if refusals.is_passing(error):
-                self._say(table, Note(refusals.server_message(error)))
+                self._say(table, TableNote(refusals.server_message(error)))
                 return False
             self._refuse(table, error)
         return True
 
-    def _refuse(self, table: TableName, error: PipelineError | psycopg.Error) -> None:
+    def _refuse(self, table: NamedTable, error: PipelineError | psycopg.Error) -> None:
         self._refused[table] = note = refusals.note_of(error, self._follower, self._source.connection, table.table_oid)
         self._say(table, note)
 
-    def _copy(self, table: TableName, relations: Sequence[SourceRelation]) -> None:
+    def _copy(self, table: NamedTable, relations: Sequence[SourceRelation]) -> None:
         identifier = sql.Identifier(table.table_schema, table.table_name)
         with self._follower.transaction():
             copies.claim(self._follower, self._of, table.table_oid)
@@ -135,7 +135,7 @@ class TableCopies:
                 self._forms.require_types(self._source.connection, self._follower, table)
             copies.finish(self._follower, self._of, table.table_oid, copied, rows)
 
-    def _empty(self, table: TableName, identifier: sql.Identifier, *, partitioned: bool) -> None:
+    def _empty(self, table: NamedTable, identifier: sql.Identifier, *, partitioned: bool) -> None:
         """Empty the table, except tables that inherit from it."""
         rows = identifier if partitioned else sql.SQL("only {}").format(identifier)
         if not self._truncate:
@@ -150,7 +150,7 @@ class TableCopies:
         )
         try:
             with self._follower.transaction(), queries.lock_timeout(self._follower, LOCK_TIMEOUT):
-                truncates.run(self._follower, [rows])
+                truncates.truncate_tables(self._follower, [rows])
         except psycopg.errors.LockNotAvailable as error:
             raise CopyDelayedError(
                 f"waits for {describe_holder(self._follower, oid)}, which uses it at the follower"
@@ -161,7 +161,7 @@ class TableCopies:
             raise CopyInterruptedError
 
 
-def require_empty(follower: Connection, table: TableName, *, partitioned: bool) -> None:
+def require_empty(follower: Connection, table: NamedTable, *, partitioned: bool) -> None:
     """Raise FollowerError if the follower's table has rows. Tables that inherit from it may have rows."""
     identifier = sql.Identifier(table.table_schema, table.table_name)
     rows = identifier if partitioned else sql.SQL("only {}").format(identifier)
@@ -172,20 +172,20 @@ def require_empty(follower: Connection, table: TableName, *, partitioned: bool) 
         )
 
 
-def pending(follower: Connection, here: Position, tables: Iterable[TableName]) -> list[TableName]:
+def pending(follower: Connection, here: FollowerPosition, tables: Iterable[NamedTable]) -> list[NamedTable]:
     """Return the tables whose copies are not finished yet."""
     known = copies.find(follower, here)
     return [table for table in tables if table.table_oid in known and known[table.table_oid] is None]
 
 
-def _next(tables: SimpleQueue[TableName]) -> list[TableName]:
+def _next(tables: SimpleQueue[NamedTable]) -> list[NamedTable]:
     try:
         return [tables.get_nowait()]
     except Empty:
         return []
 
 
-def describe_existing(follower: Connection, table: TableName) -> dict[str, Any]:
+def describe_existing(follower: Connection, table: NamedTable) -> dict[str, Any]:
     """Return the description of the follower's table. Raises FollowerError if the table does not exist."""
     name = table.table_schema, table.table_name
     there = followed_tables.describe(follower, [name]).get(name)
@@ -194,7 +194,7 @@ def describe_existing(follower: Connection, table: TableName) -> dict[str, Any]:
     return there
 
 
-def copied_columns(table: TableName, relation: SourceRelation, description: Mapping[str, Any]) -> list[str]:
+def copied_columns(table: NamedTable, relation: SourceRelation, description: Mapping[str, Any]) -> list[str]:
     """Return the published columns of a relation that are copied: all except those that the follower generates.
 
     Raises FollowerError if the follower lacks a column.
@@ -229,5 +229,5 @@ def copy_rows(
         return copy_data.write(follower, query, wanted(blocks))
 
 
-def _name(table: TableName) -> str:
+def _name(table: NamedTable) -> str:
     return f"{table.table_schema}.{table.table_name}"

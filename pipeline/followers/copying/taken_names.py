@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from psycopg import sql
 
-from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.position import FollowerPosition
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 _LONGEST_NAME = 63
 
 
-def free(follower: Connection, here: Position, names: Collection[tuple[str, str]]) -> None:
+def free(follower: Connection, here: FollowerPosition, names: Collection[tuple[str, str]]) -> None:
     """Rename indexes and sequences that have one of these names, each with its schema, in the open transaction.
 
     Only those that belong to a table that follows the log are renamed. The new name is the old one with the table's oid

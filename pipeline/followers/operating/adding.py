@@ -19,34 +19,34 @@ from pipeline.followers.admission.server import ServerFacts
 from pipeline.followers.admission.tables import PublishedTable
 from pipeline.followers.copying import missing_tables
 from pipeline.followers.operating import follower_tables, status
-from pipeline.followers.operating.status import Shown
-from pipeline.followers.registry import Database, Options, Position, TableName
+from pipeline.followers.operating.status import FollowerStatus
+from pipeline.followers.registry import DatabaseIdentity, FollowerOptions, NamedTable, RegisteredPosition
 from pipeline.postgres.connections import Connection
 
 _PROGRAM = "pipeline followers"
 
 
 @dataclass(frozen=True)
-class Added:
+class AddedFollower:
     """`warnings`: what may be meant as it is, in one line each."""
 
-    follower: Shown
+    follower: FollowerStatus
     warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class _Admitted:
+class _AdmittedFollower:
     name: str
     stored: ReplicationSource
-    tables: list[TableName]
-    database: Database
-    begins: Position
+    tables: list[NamedTable]
+    database: DatabaseIdentity
+    begins: RegisteredPosition
     warnings: list[str]
 
 
 def add(
-    config: Config, source: Connection, pipeline: Connection, name: str | None, dsn: str, options: Options
-) -> Added:
+    config: Config, source: Connection, pipeline: Connection, name: str | None, dsn: str, options: FollowerOptions
+) -> AddedFollower:
     """Register the database of this DSN; a running server takes it up. Without a name one is made.
 
     Raises FollowerRefusedError with what is wrong and the remedy, DatabaseUnavailableError where it does not answer,
@@ -56,11 +56,11 @@ def add(
     chosen, stored = admitted.name, admitted.stored
     registry.add(pipeline, stored.id, chosen, dsn, options, admitted.database, admitted.begins, admitted.tables)
     _require_kept(pipeline, chosen, options, admitted.begins)
-    return Added(status.show(pipeline, chosen), admitted.warnings)
+    return AddedFollower(status.show(pipeline, chosen), admitted.warnings)
 
 
-def lacking(
-    config: Config, source: Connection, pipeline: Connection, name: str | None, dsn: str, options: Options
+def missing_sql(
+    config: Config, source: Connection, pipeline: Connection, name: str | None, dsn: str, options: FollowerOptions
 ) -> list[str]:
     """The SQL for an administrator of the database that makes what it lacks, and grants rights. Nothing is added.
 
@@ -74,19 +74,19 @@ def lacking(
 
 
 def _examine(
-    config: Config, source: Connection, pipeline: Connection, name: str | None, dsn: str, options: Options
-) -> _Admitted:
+    config: Config, source: Connection, pipeline: Connection, name: str | None, dsn: str, options: FollowerOptions
+) -> _AdmittedFollower:
     if options.truncate and options.copy == "none":
         raise FollowerRefusedError("--truncate empties tables before a copy, and --copy none makes none; leave one out")
-    parts = connecting.parts(dsn)
-    taken = registry.names(pipeline)
-    chosen = names.made(connecting.resolved(parts), taken) if name is None else name
+    parts = connecting.parse_dsn(dsn)
+    taken = registry.list_names(pipeline)
+    chosen = names.make_name(connecting.with_defaults(parts), taken) if name is None else name
     names.require_free(chosen, taken)
     stored = sources.find(pipeline, config.source_id)
     _require_slot(config, source, pipeline, stored)
     if stored is None:
         raise FollowerError(missing_source.explain_missing_source(pipeline))
-    wanted = follower_tables.chosen(config, source, pipeline, stored, options.tables)
+    wanted = follower_tables.choose_tables(config, source, pipeline, stored, options.tables)
     if options.copy == "log":
         follower_tables.require_in_log(pipeline, stored, wanted)
     return _admit(source, pipeline, stored, chosen, dsn, wanted, options)
@@ -110,8 +110,8 @@ def _admit(
     name: str,
     dsn: str,
     wanted: Sequence[PublishedTable],
-    options: Options,
-) -> _Admitted:
+    options: FollowerOptions,
+) -> _AdmittedFollower:
     """Look at the database, and refuse it or say where it begins."""
     with (
         connecting.connect(name, dsn, program=_PROGRAM, prepare_threshold=None) as follower,
@@ -122,30 +122,33 @@ def _admit(
             facts = server.read(follower)
             server.require_writable(name, facts)
             database = identity.read(follower)
-            warnings = [*server.warnings(name, facts), *_others(source, pipeline, name, follower, database)]
+            warnings = [
+                *server.warnings(name, facts),
+                *_check_other_databases(source, pipeline, name, follower, database),
+            ]
             server.require_known_schema(name, follower)
             found = tables.require_fit(name, follower, wanted, options)
-            listed = [TableName(each.oid, each.schema, each.name) for each in wanted]
+            listed = [NamedTable(each.oid, each.schema, each.name) for each in wanted]
             absent = [each.table_oid for each in missing_tables.lacking(follower, listed)]
             missing = needed_objects.find(source, follower, absent) if absent else []
             refused = [*rights.missing_on_server(follower, facts), *rights.missing_on_tables(facts, found)]
-            needed_objects.require(connecting.what(name), follower, facts.user_name, refused, missing)
+            needed_objects.require(connecting.label(name), follower, facts.user_name, refused, missing)
             tables.require_unfed(name, follower, facts, stored.id, wanted)
             if options.copy != "none" and not options.truncate:
                 tables.require_empty(name, follower, found)
-            begins, hints = _begins(pipeline, stored, name, follower, facts, options)
+            begins, hints = _first_position(pipeline, stored, name, follower, facts, options)
         except psycopg.OperationalError as error:
             if follower.broken or second.broken:
                 raise connecting.unavailable(name, dsn, error) from error
             raise
-    return _Admitted(name, stored, listed, database, begins, [*warnings, *hints])
+    return _AdmittedFollower(name, stored, listed, database, begins, [*warnings, *hints])
 
 
-def _others(
-    source: Connection, pipeline: Connection, name: str, follower: Connection, database: Database
+def _check_other_databases(
+    source: Connection, pipeline: Connection, name: str, follower: Connection, database: DatabaseIdentity
 ) -> Iterator[str]:
     """Refuses what is another of our databases; warns of one in the same cluster."""
-    what = connecting.what(name)
+    what = connecting.label(name)
     beside = []
     for other, which in ((source, "the source"), (pipeline, "the pipeline database")):
         found = identity.find_relation(follower, other)
@@ -163,7 +166,7 @@ def _others(
         )
 
 
-def _require_no_follower(pipeline: Connection, what: str, follower: Connection, database: Database) -> None:
+def _require_no_follower(pipeline: Connection, what: str, follower: Connection, database: DatabaseIdentity) -> None:
     """Two followers of one database would each apply everything. Only one with its numbers can be it."""
     for known in registry.find(pipeline):
         if (known.system_identifier, known.database_oid) != (database.system_identifier, database.database_oid):
@@ -183,52 +186,56 @@ def _require_no_follower(pipeline: Connection, what: str, follower: Connection, 
             )
 
 
-def _begins(
+def _first_position(
     pipeline: Connection,
     stored: ReplicationSource,
     name: str,
     follower: Connection,
     facts: ServerFacts,
-    options: Options,
-) -> tuple[Position, list[str]]:
+    options: FollowerOptions,
+) -> tuple[RegisteredPosition, list[str]]:
     """After which seq it needs the log, and hints on that."""
     left = server.positions(follower, facts, stored.id)
-    begins = Position(0) if options.copy == "log" else Position(follower_tables.newest_seq(pipeline))
+    begins = (
+        RegisteredPosition(0) if options.copy == "log" else RegisteredPosition(follower_tables.newest_seq(pipeline))
+    )
     hints = []
     if options.copy == "none":
         begins = left.get(name, begins)
         hints = [
-            f'{connecting.what(name)}: it has a position from when it was the follower "{other}"; to go on from there, '
+            f'{connecting.label(name)}: it has a position from when it was the follower "{other}"; to continue there, '
             "remove this one and add it by that name"
             for other in sorted(left)
             if name not in left
         ]
     elif name in left:
         raise FollowerRefusedError(
-            f"{connecting.what(name)}: it has been a follower of that name, and is at seq {left[name].seq}; go on from "
-            "there with --copy none, choose another name, or forget it there: "
+            f"{connecting.label(name)}: it has been a follower of that name, and is at seq {left[name].seq}; go on "
+            f"from there with --copy none, choose another name, or forget it there: "
             f"{server.forget_statement(stored.id, name)}"
         )
-    if reason := _not_kept(pipeline, name, options, begins):
+    if reason := _missing_events(pipeline, name, options, begins):
         raise FollowerRefusedError(reason)
     return begins, hints
 
 
-def _require_kept(pipeline: Connection, name: str, options: Options, begins: Position) -> None:
+def _require_kept(pipeline: Connection, name: str, options: FollowerOptions, begins: RegisteredPosition) -> None:
     """Retention waits for it from the moment at which it was stored; what was dropped just before is looked for now."""
-    if reason := _not_kept(pipeline, name, options, begins):
+    if reason := _missing_events(pipeline, name, options, begins):
         registry.remove(pipeline, name)
         raise FollowerRefusedError(reason)
 
 
-def _not_kept(pipeline: Connection, name: str, options: Options, begins: Position) -> str | None:
+def _missing_events(
+    pipeline: Connection, name: str, options: FollowerOptions, begins: RegisteredPosition
+) -> str | None:
     """What to say where the log lacks events that it needs."""
-    floor = follower_tables.kept_after(pipeline)
+    floor = follower_tables.log_floor(pipeline)
     if floor <= begins.seq:
         return None
     if options.copy == "log":
         return f"--copy log: retention has dropped the log's events up to seq {floor}; use --copy source"
     return (
-        f"{connecting.what(name)}: it is at seq {begins.seq}, and retention has dropped the log's events up to seq "
+        f"{connecting.label(name)}: it is at seq {begins.seq}, and retention has dropped the log's events up to seq "
         f"{floor}; use --copy source --truncate"
     )

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pipeline.config.settings import Config
-    from pipeline.followers.operating.status import Shown
+    from pipeline.followers.operating.status import FollowerStatus
     from pipeline.postgres.connections import Connection
 
 app = typer.Typer(help="Followers: databases that are kept equal to the source.", no_args_is_help=True)
 
 
-class Copy(StrEnum):
+class CopyOption(StrEnum):
     """What `--copy` takes."""
 
     SOURCE = "source"
@@ -32,21 +32,21 @@ class Copy(StrEnum):
     NONE = "none"
 
 
-class Schema(StrEnum):
+class SchemaOption(StrEnum):
     """What `--schema` takes."""
 
     CREATE = "create"
     EXISTS = "exists"
 
 
-class Ddl(StrEnum):
+class DdlOption(StrEnum):
     """What `--ddl` takes."""
 
     FOLLOW = "follow"
     STOP = "stop"
 
 
-class OnRewrite(StrEnum):
+class RewriteOption(StrEnum):
     """What `--on-rewrite` takes."""
 
     COPY = "copy"
@@ -63,10 +63,10 @@ NewName = Annotated[
 ]
 Dsn = Annotated[str, typer.Option(DSN_FLAG, help="The database, without a password.", show_default=False)]
 Tables = Annotated[str | None, typer.Option(help="schema.table, comma separated, * matches anything. Default: all.")]
-CopyFrom = Annotated[Copy, typer.Option("--copy", help="Where the rows come from that it begins with.")]
-SchemaMode = Annotated[Schema, typer.Option("--schema", help="Whether tables that it lacks are created.")]
-OnDdl = Annotated[Ddl, typer.Option("--ddl", help="What to do when the source's tables change.")]
-Rewrites = Annotated[OnRewrite, typer.Option("--on-rewrite", help="What to do when rows change without events.")]
+CopyFrom = Annotated[CopyOption, typer.Option("--copy", help="Where the rows come from that it begins with.")]
+SchemaMode = Annotated[SchemaOption, typer.Option("--schema", help="Whether tables that it lacks are created.")]
+OnDdl = Annotated[DdlOption, typer.Option("--ddl", help="What to do when the source's tables change.")]
+Rewrites = Annotated[RewriteOption, typer.Option("--on-rewrite", help="What to do when rows change without events.")]
 AsSql = Annotated[
     bool,
     typer.Option(
@@ -96,10 +96,10 @@ def followers_add(
     dsn: Dsn,
     name: NewName = None,
     tables: Tables = None,
-    copy: CopyFrom = Copy.SOURCE,
-    schema: SchemaMode = Schema.CREATE,
-    ddl: OnDdl = Ddl.FOLLOW,
-    on_rewrite: Rewrites = OnRewrite.COPY,
+    copy: CopyFrom = CopyOption.SOURCE,
+    schema: SchemaMode = SchemaOption.CREATE,
+    ddl: OnDdl = DdlOption.FOLLOW,
+    on_rewrite: Rewrites = RewriteOption.COPY,
     truncate: Truncate = False,
     as_sql: AsSql = False,
     as_json: Json = False,
@@ -109,23 +109,23 @@ def followers_add(
     What is wrong with it is said at once, and nothing is changed. The password may be in PGPASSFILE, in a service
     file or in PIPELINE_FOLLOWER_PASSWORD_<NAME>, here and where the server runs.
     """
-    from pipeline.followers.registry import Options
+    from pipeline.followers.registry import FollowerOptions
 
     patterns = tuple(part.strip() for part in (tables or "").split(",") if part.strip())
     given: dict[str, Any] = {"copy": copy.value, "schema": schema.value, "ddl": ddl.value}
-    options = Options(patterns, **given, on_rewrite=on_rewrite.value, truncate=truncate)
+    options = FollowerOptions(patterns, **given, on_rewrite=on_rewrite.value, truncate=truncate)
     with _adding(context) as (config, pipeline, source):
         from pipeline.followers.operating import adding
 
         if as_sql:
-            for statement in adding.lacking(config, source, pipeline, name, dsn, options):
+            for statement in adding.missing_sql(config, source, pipeline, name, dsn, options):
                 print(sql(statement) if sys.stdout.isatty() else statement)
             return 0
         added = adding.add(config, source, pipeline, name, dsn, options)
     for warning in added.warnings:
         say(f"warning: {warning}", file=sys.stderr)
     values = {**json_values.as_json(added.follower), "warnings": added.warnings}
-    output(values, as_json, lambda: say(_said(added.follower)))
+    output(values, as_json, lambda: say(_describe_added(added.follower)))
     return 0
 
 
@@ -136,7 +136,7 @@ def followers_list(context: typer.Context, as_json: Json = False) -> int:
     from pipeline.followers.operating.render import show_followers
 
     with connected(context, "followers") as (_, connection):
-        found = status.listed(connection)
+        found = status.list_followers(connection)
     output({"data": found}, as_json, lambda: show_followers(found))
     return 0
 
@@ -274,7 +274,7 @@ def with_source(context: typer.Context) -> Iterator[tuple[Config, Connection]]:
 
 
 def _change(
-    context: typer.Context, change: Callable[[Connection, str], Shown], done: str, name: str, as_json: bool
+    context: typer.Context, change: Callable[[Connection, str], FollowerStatus], done: str, name: str, as_json: bool
 ) -> int:
     with connected(context, "followers") as (_, connection):
         found = change(connection, name)
@@ -282,7 +282,7 @@ def _change(
     return 0
 
 
-def _said(found: Shown) -> str:
+def _describe_added(found: FollowerStatus) -> str:
     why = f": {found.reason}" if found.reason else ""
     remedy = f"; {found.remedy}" if found.remedy else ""
     return f'follower "{found.name}" added; it is {found.state}{why}{remedy}'

@@ -78,16 +78,16 @@ class Followers(BaseModel):
 @router.get("", response_model=Followers, summary="List followers")
 async def everyone(request: Request) -> Any:
     """All followers ordered by name, with their states and how far the log is beyond each."""
-    return await _asked(request, lambda pipeline: {"data": as_json(status.listed(pipeline))})
+    return await _answer(request, lambda pipeline: {"data": as_json(status.list_followers(pipeline))})
 
 
 @router.get("/{name}", response_model=Follower, summary="Show a follower", responses=documented(404))
 async def one(request: Request, name: Name) -> Any:
     """Its state with the reason and the remedy, its position, its tables and settings."""
-    return await _asked(request, lambda pipeline: as_json(status.show(pipeline, name)))
+    return await _answer(request, lambda pipeline: as_json(status.show(pipeline, name)))
 
 
-async def _asked(request: Request, ask: Callable[[Connection], Any]) -> Any:
+async def _answer(request: Request, ask: Callable[[Connection], Any]) -> Any:
     def work() -> Any:
         with _connected(request) as pipeline:
             return ask(pipeline)

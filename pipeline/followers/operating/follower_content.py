@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from rich.table import Table
 
-from pipeline.followers.operating.verify import Compared, Verified
+from pipeline.followers.operating.verify import FollowerVerification, VerifiedTable
 from pipeline.terminal import bars, drawing
 from pipeline.terminal.drawing import Text
 from pipeline.wal import lsn
@@ -29,7 +29,7 @@ def progress_bar() -> Iterator[Callable[[str, int], None]]:
         yield show
 
 
-def show_verified(found: Verified) -> None:
+def show_verified(found: FollowerVerification) -> None:
     """A line for each table, the rows that differ below; then the verdict."""
     drawing.show(
         drawing.table(("", "table", "rows", ""), map(_line, found.tables)),
@@ -38,7 +38,7 @@ def show_verified(found: Verified) -> None:
     )
 
 
-def _line(table: Compared) -> tuple[object, ...]:
+def _line(table: VerifiedTable) -> tuple[object, ...]:
     return (
         Text(_STATES[table.state], drawing.LEVEL_STYLES[_LEVELS[table.state]]),
         table.table,
@@ -47,7 +47,7 @@ def _line(table: Compared) -> tuple[object, ...]:
     )
 
 
-def _notes(table: Compared) -> Iterator[str]:
+def _notes(table: VerifiedTable) -> Iterator[str]:
     if table.form:
         yield table.form
     if table.altered:
@@ -58,7 +58,7 @@ def _notes(table: Compared) -> Iterator[str]:
         yield f"{drawing.count(table.unsettled, 'row')} written all the while, and not compared to the end"
 
 
-def _differing(table: Compared) -> Table:
+def _differing(table: VerifiedTable) -> Table:
     rows = (
         (", ".join(each.key) if each.key else "all rows", Text(each.kind, "bold red"), ", ".join(each.columns))
         for each in table.differences
@@ -69,7 +69,7 @@ def _differing(table: Compared) -> Table:
     return shown
 
 
-def _verdict(found: Verified) -> Iterator[Text]:
+def _verdict(found: FollowerVerification) -> Iterator[Text]:
     compared = [table for table in found.tables if table.state != "refused"]
     if not compared:
         yield Text("nothing was compared", "bold")

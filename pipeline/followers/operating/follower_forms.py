@@ -8,10 +8,10 @@ from itertools import pairwise
 
 from pipeline.followers import connecting
 from pipeline.followers.applying import position, table_versions
-from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import BEGINNING, Formed, Place, TableVersion
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.table_versions import BEGINNING, FollowerForm, HistoryPlace, TableFormVersion
 from pipeline.followers.copying import copies
-from pipeline.followers.registry import Follower, FollowerTable
+from pipeline.followers.registry import FollowerTable, RegisteredFollower
 from pipeline.followers.running import beginning
 from pipeline.followers.schema_changes import reached_versions
 from pipeline.postgres import queries, reading_session, session_settings
@@ -51,29 +51,29 @@ class TableForm:
         return f"altered at the source since its newest event: {', '.join(found)}" if found else None
 
 
-def difference(source: Connection, log: Connection, found: Follower) -> str | None:
+def find_difference(source: Connection, log: Connection, registered: RegisteredFollower) -> str | None:
     """Say in one line how the first table that differs does so; None if none does. Raises DatabaseUnavailableError."""
-    if not found.table_states:
+    if not registered.table_states:
         return None
-    with connecting.connect(found.name, found.dsn, program=_PROGRAM, prepare_threshold=None) as follower:
-        for table in found.table_states:
-            form = compare(source, log, follower, found, table)
+    with connecting.connect(registered.name, registered.dsn, program=_PROGRAM, prepare_threshold=None) as follower:
+        for table in registered.table_states:
+            form = compare(source, log, follower, registered, table)
             if form.differing:
                 return f"table {table.table_schema}.{table.table_name} {form.differing}"
     return None
 
 
 def compare(
-    source: Connection, log: Connection, follower: Connection, found: Follower, table: FollowerTable
+    source: Connection, log: Connection, follower: Connection, registered: RegisteredFollower, table: FollowerTable
 ) -> TableForm:
     """Compare one table, as its follower has it at the position that it has now."""
     with reading_session.transaction(follower, session_settings.SOURCE):
-        here = position.find(follower, found.source_id, found.name)
+        here = position.find(follower, registered.source_id, registered.name)
         if here is None or _is_to_be_copied(follower, here, table.table_oid):
             return TableForm(None, None, None, frozenset())
-        formed = beginning.formed(follower, here, table.table_oid)
-        known = _newest(table_versions.all_versions(log, here.source, [table.table_oid]), here, table, formed)
-        called = _called(follower, here, table)
+        formed = beginning.table_form(follower, here, table.table_oid)
+        known = _expected_version(table_versions.all_versions(log, here.source, [table.table_oid]), here, table, formed)
+        called = _follower_name(follower, here, table)
         there = _columns(follower, called)
         if known is None:
             return TableForm(None, None, None, there or frozenset())
@@ -83,26 +83,26 @@ def compare(
         if name != called:
             copied = copies.find(follower, here).get(table.table_oid)
             is_copied = copied is not None and copied.place >= known.place
-            if not is_copied and _at_source(source, table.table_oid) not in (called, None):
+            if not is_copied and _source_name(source, table.table_oid) not in (called, None):
                 return TableForm(f"is called so, and {'.'.join(name)} in the log", name, columns, there)
-        dropped = _dropped(log, follower, found, here, known, formed)
-        return TableForm(_said(columns - there, there & dropped) or None, called, columns, there)
+        dropped = _dropped_columns(log, follower, registered, here, known, formed)
+        return TableForm(_column_differences(columns - there, there & dropped) or None, called, columns, there)
 
 
-def _called(follower: Connection, here: Position, table: FollowerTable) -> tuple[str, str]:
+def _follower_name(follower: Connection, here: FollowerPosition, table: FollowerTable) -> tuple[str, str]:
     """The name that the follower's table has got: by an event, with a copy, or because another table got its name."""
     stored = reached_versions.find(follower, here).get(table.table_oid)
     return (stored.table_schema, stored.table_name) if stored else (table.table_schema, table.table_name)
 
 
-def _at_source(source: Connection, oid: int) -> tuple[str, str] | None:
+def _source_name(source: Connection, oid: int) -> tuple[str, str] | None:
     """What the source calls a table now, perhaps without an event since; None if it was dropped."""
     return source.execute(_NAME_AT_SOURCE, {"oid": oid}).fetchone()
 
 
-def _newest(
-    found: dict[int, list[TableVersion]], here: Position, table: FollowerTable, formed: Formed
-) -> TableVersion | None:
+def _expected_version(
+    found: dict[int, list[TableFormVersion]], here: FollowerPosition, table: FollowerTable, formed: FollowerForm
+) -> TableFormVersion | None:
     """The form that the follower's table has to have: the one that it was given, or else the newest that it is past.
 
     Of a table without any form when it was given its own, the first one that it is past. None if it was given one that
@@ -110,41 +110,50 @@ def _newest(
     """
     versions = found.get(table.table_oid, [])
     place, known = formed.within(versions)
-    upto = Place(here.source_epoch, here.commit_lsn or 0, table_versions.LAST)
+    upto = HistoryPlace(here.source_epoch, here.commit_lsn or 0, table_versions.LAST)
     past = [each for each in versions if each.place <= upto]
     reached = [each for each in past if place is None or each.place <= place] or past[:1]
     return reached[-1] if reached and known and (place is None or place <= upto) else None
 
 
-def _is_to_be_copied(follower: Connection, here: Position, oid: int) -> bool:
+def _is_to_be_copied(follower: Connection, here: FollowerPosition, oid: int) -> bool:
     """True if the table gets another form together with its rows."""
     made, anew = copies.find(follower, here), copies.requested(follower, here)
     return (oid in made and made[oid] is None) or any(each.oid == oid for each in anew)
 
 
-def _said(lacking: Collection[str], dropped: Collection[str]) -> str:
+def _column_differences(lacking: Collection[str], dropped: Collection[str]) -> str:
     said = [f"has no column {', '.join(sorted(lacking))}, which it has in the log"] if lacking else []
     said += [f"has a column {', '.join(sorted(dropped))}, which was dropped at the source"] if dropped else []
     return ", and ".join(said)
 
 
-def _dropped(
-    log: Connection, follower: Connection, found: Follower, here: Position, known: TableVersion, formed: Formed
+def _dropped_columns(
+    log: Connection,
+    follower: Connection,
+    registered: RegisteredFollower,
+    here: FollowerPosition,
+    known: TableFormVersion,
+    formed: FollowerForm,
 ) -> frozenset[str]:
     """Columns that the table has had while it was followed, or copied; the follower's own are none of them."""
     copied = copies.find(follower, here).get(known.table_oid)
     since = copied.place if copied is not None else BEGINNING
-    if copied is None and found.copy == "none":
-        values = {"seq": found.made_seq}
-        begins = queries.one(log, beginning.Place, statement("followers.running", "place_of_seq"), values)
-        since = Place(begins.source_epoch, begins.commit_lsn or 0, 0) if begins else BEGINNING
-    earlier = _since(table_versions.all_versions(log, here.source, [known.table_oid])[known.table_oid], since, known)
+    if copied is None and registered.copy == "none":
+        values = {"seq": registered.made_seq}
+        begins = queries.one(log, beginning.EventPlace, statement("followers.running", "place_of_seq"), values)
+        since = HistoryPlace(begins.source_epoch, begins.commit_lsn or 0, 0) if begins else BEGINNING
+    earlier = _versions_since(
+        table_versions.all_versions(log, here.source, [known.table_oid])[known.table_oid], since, known
+    )
     return frozenset(each["name"] for version in earlier for each in version.columns) - {
         each["name"] for each in known.columns
     }
 
 
-def _since(versions: list[TableVersion], since: Place, known: TableVersion) -> Iterator[TableVersion]:
+def _versions_since(
+    versions: list[TableFormVersion], since: HistoryPlace, known: TableFormVersion
+) -> Iterator[TableFormVersion]:
     """Those before `known` that were in force at this place or later."""
     for each, following in pairwise(versions):
         if each.id == known.id:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from pipeline.followers.operating.status import Shown
+from pipeline.followers.operating.status import FollowerStatus
 from pipeline.followers.registry import STATES
 
 
-def collect(found: Sequence[Shown]) -> Iterator[Metric]:
+def collect(found: Sequence[FollowerStatus]) -> Iterator[Metric]:
     """Nothing where there are no followers."""
     seqs = GaugeMetricFamily("pipeline_follower_lag_seqs", "Seqs that a follower has not applied.", labels=["follower"])
     seconds = GaugeMetricFamily(

@@ -14,9 +14,9 @@ from pipeline.comparing import source_rows
 from pipeline.config.settings import Config
 from pipeline.followers import connecting
 from pipeline.followers.applying import position
-from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.applying.table_versions import HistoryPlace
 from pipeline.followers.copying import copies
-from pipeline.followers.registry import Follower
+from pipeline.followers.registry import RegisteredFollower
 from pipeline.followers.running import beginning
 from pipeline.followers.schema_changes import detected_partitions, partitions
 from pipeline.followers.schema_changes.detected_partitions import PartitioningState
@@ -34,7 +34,7 @@ _TRIED_AGAIN = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
-class Finding:
+class PartitionFinding:
     """What a follower lacks or keeps of partitions, in one line. `waits`: True if that changes by itself."""
 
     said: str
@@ -58,8 +58,8 @@ class _Change:
     is_read: bool
 
     @property
-    def place(self) -> Place:
-        return Place(self.epoch, self.seen_lsn, 0)
+    def place(self) -> HistoryPlace:
+        return HistoryPlace(self.epoch, self.seen_lsn, 0)
 
     @property
     def has_joined(self) -> bool:
@@ -73,12 +73,12 @@ class FollowerPartitions:
         self._config, self._source, self._pipeline, self._stored = config, source, pipeline, stored
         self._marked_at = time.monotonic()
 
-    def unseen(self, found: Follower) -> str | None:
+    def unseen(self, registered: RegisteredFollower) -> str | None:
         """Say which table has other partitions at the source than the server has seen; None if none has."""
         known = known_tables.read(self._pipeline, self._stored)
         names = {
             each.table_oid: f"{each.table_schema}.{each.table_name}"
-            for each in found.table_states
+            for each in registered.table_states
             if each.table_oid in known and known[each.table_oid].captured
         }
         there = queries.rows(
@@ -106,30 +106,30 @@ class FollowerPartitions:
         tables = captured_now.read(self._config, self._source, self._pipeline, self._stored)
         return {oid for table in tables.values() for oid in table.covered}
 
-    def may_go_on(self, found: Follower) -> bool:
+    def may_go_on(self, registered: RegisteredFollower) -> bool:
         """True if a follower that has stopped has not tried again since a partition joined."""
-        if self.unseen(found) is not None or found.reported_at is None:
+        if self.unseen(registered) is not None or registered.reported_at is None:
             return True
         return any(
-            each.has_joined and each.is_read and found.reported_at < each.seen_at + _TRIED_AGAIN
-            for each in self._changes(found)
+            each.has_joined and each.is_read and registered.reported_at < each.seen_at + _TRIED_AGAIN
+            for each in self._changes(registered)
         )
 
-    def compare(self, found: Follower) -> Finding | None:
+    def compare(self, registered: RegisteredFollower) -> PartitionFinding | None:
         """Return the first thing that a follower lacks or keeps; None if there is none.
 
         Raises DatabaseUnavailableError.
         """
-        if (unseen := self.unseen(found)) is not None:
-            return Finding(unseen, waits=True)
-        changes = self._changes(found)
+        if (unseen := self.unseen(registered)) is not None:
+            return PartitionFinding(unseen, waits=True)
+        changes = self._changes(registered)
         if not changes:
             return None
         with (
-            connecting.connect(found.name, found.dsn, program=_PROGRAM, prepare_threshold=None) as follower,
+            connecting.connect(registered.name, registered.dsn, program=_PROGRAM, prepare_threshold=None) as follower,
             reading_session.transaction(follower, session_settings.SOURCE),
         ):
-            there = _There.read(follower, found)
+            there = _FollowerState.read(follower, registered)
             findings = [found_there for each in changes if there and (found_there := there.finding(each))]
         self._mark()
         return min(findings, key=lambda each: each.waits, default=None)
@@ -140,53 +140,58 @@ class FollowerPartitions:
             source_rows.mark(self._source)
             self._marked_at = time.monotonic()
 
-    def _changes(self, found: Follower) -> list[_Change]:
-        values = {"source": found.source_id, "roots": [each.table_oid for each in found.table_states]}
+    def _changes(self, registered: RegisteredFollower) -> list[_Change]:
+        values = {"source": registered.source_id, "roots": [each.table_oid for each in registered.table_states]}
         return queries.rows(self._pipeline, _Change, statement("followers.operating", "partitions_of_tables"), values)
 
 
 @dataclass(frozen=True)
-class _There:
+class _FollowerState:
     """A follower's tables, by their oids at the source: names, partitions, copies, and how far they are divided."""
 
     follower: Connection
-    found: Follower
+    found: RegisteredFollower
     seq: int
     called: Mapping[int, Name]
-    copied: Mapping[int, Place]
+    copied: Mapping[int, HistoryPlace]
     divided: Mapping[int, PartitioningState]
 
     @classmethod
-    def read(cls, follower: Connection, found: Follower) -> _There | None:
+    def read(cls, follower: Connection, registered: RegisteredFollower) -> _FollowerState | None:
         """None if it has not begun."""
-        here = position.find(follower, found.source_id, found.name)
+        here = position.find(follower, registered.source_id, registered.name)
         if here is None:
             return None
-        called = {oid: (each.table_schema, each.table_name) for oid, each in beginning.called(follower, found).items()}
+        called = {
+            oid: (each.table_schema, each.table_name)
+            for oid, each in beginning.table_names(follower, registered).items()
+        }
         made = copies.find(follower, here)
         copied = {oid: copy.place for oid, copy in made.items() if copy is not None}
-        return cls(follower, found, here.seq, called, copied, detected_partitions.divided(follower, found))
+        return cls(follower, registered, here.seq, called, copied, detected_partitions.divided(follower, registered))
 
-    def finding(self, each: _Change) -> Finding | None:
+    def finding(self, each: _Change) -> PartitionFinding | None:
         """Return what a table lacks or keeps of a partition."""
         if self.found.ddl != "stop" and each.seen_at > self.found.made_at and each.id > self._divided(each).upto:
             what = "attached" if each.has_joined else "detached"
-            return Finding(f"partition {each.leaf_name} of table {self._named(each)} is still to be {what}", waits=True)
+            return PartitionFinding(
+                f"partition {each.leaf_name} of table {self._named(each)} is still to be {what}", waits=True
+            )
         return self._of_joined(each) if each.has_joined else self._of_gone(each)
 
-    def _of_joined(self, each: _Change) -> Finding | None:
+    def _of_joined(self, each: _Change) -> PartitionFinding | None:
         if self._is_copied(each) or self._is_declared(each):
             return None
         table = self._named(each)
         if each.is_read or (each.settled_seq or 0) > self.seq:
-            return Finding(f"table {table} gets the rows of its partition {each.leaf_name}", waits=True)
+            return PartitionFinding(f"table {table} gets the rows of its partition {each.leaf_name}", waits=True)
         if each.settled_as in ("read", "compared", "whole", "empty") or each.leaf_oid in self.called:
             return None
         remedy = f"`pipeline followers resync {self.found.name} {table}`"
         what = f"table {table} lacks rows of its partition {each.leaf_name}, which nothing reads"
-        return Finding(f"{what}; {remedy}", waits=False)
+        return PartitionFinding(f"{what}; {remedy}", waits=False)
 
-    def _of_gone(self, each: _Change) -> Finding | None:
+    def _of_gone(self, each: _Change) -> PartitionFinding | None:
         is_compared = each.settled_as == "compared" and (each.settled_seq or 0) <= self.seq
         if self._is_copied(each) or self._is_declared(each) or is_compared:
             return None
@@ -194,9 +199,9 @@ class _There:
         what = f"table {table} keeps rows of partition {each.leaf_name}, which the source has no longer"
         names = map(".".join, partitions.names(self.follower, self.called[each.root_oid]))
         if self.found.ddl == "stop" and each.leaf_name in names:
-            return Finding(f"{what}, as --ddl is stop; detach it there", waits=False)
+            return PartitionFinding(f"{what}, as --ddl is stop; detach it there", waits=False)
         if self._is_kept(each):
-            return Finding(f"{what}; `pipeline followers resync {self.found.name} {table}`", waits=False)
+            return PartitionFinding(f"{what}; `pipeline followers resync {self.found.name} {table}`", waits=False)
         return None
 
     def _is_kept(self, each: _Change) -> bool:

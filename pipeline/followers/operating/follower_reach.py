@@ -22,14 +22,14 @@ _POLL, _ASK_SECONDS = 0.02, 0.5
 
 
 @dataclass(frozen=True)
-class Reached:
+class ReachedPosition:
     """Everything that committed before `lsn` is in the log up to `seq`, and in the follower."""
 
     lsn: int
     seq: int
 
 
-class Reach:
+class FollowerCatchUp:
     """For one follower. All connections are used only while it is called."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Reach:
         self._source, self._pipeline, self._follower, self._stored = source, pipeline, follower, stored
         self._name, self._installed = name, False
 
-    def __call__(self) -> Reached:
+    def __call__(self) -> ReachedPosition:
         """Returns once the follower has what any snapshot of the source until now contains.
 
         Raises FollowerError where it is paused or stopped, DatabaseUnavailableError where log or follower stand still.
@@ -55,18 +55,18 @@ class Reach:
                 self._require_going_on(now - since, here, seq)
                 asked = now
             time.sleep(_POLL)
-        return Reached(marked, seq)
+        return ReachedPosition(marked, seq)
 
     def _position(self) -> int:
         """0 where its applier has not begun, which makes the table for it."""
         with reading_session.transaction(self._follower, session_settings.SOURCE):
-            self._installed = self._installed or position.installed(self._follower) is not None
+            self._installed = self._installed or position.installed_version(self._follower) is not None
             found = position.find(self._follower, self._stored.id, self._name) if self._installed else None
         return found.seq if found else 0
 
     def _require_going_on(self, stood_still: float, here: int, seq: int) -> None:
         found = status.show(self._pipeline, self._name)
-        what = connecting.what(self._name)
+        what = connecting.label(self._name)
         if found.state in ("paused", "stopped"):
             why = f": {found.reason}" if found.reason else ""
             remedy = f"; {found.remedy}" if found.remedy else ""

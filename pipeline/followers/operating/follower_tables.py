@@ -33,7 +33,7 @@ select coalesce(
 """The newest event of a source in the log; 0 before the first."""
 
 
-def chosen(
+def choose_tables(
     config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource, listed: Sequence[str]
 ) -> list[PublishedTable]:
     """The captured tables that match these patterns, by name; all where there are no patterns.
@@ -52,7 +52,7 @@ def chosen(
             "`pipeline status` names those that are not captured"
         )
     _require_unrouted(config, found)
-    return sorted(described(source, stored, found), key=str)
+    return sorted(describe_tables(source, stored, found), key=str)
 
 
 def require_in_log(pipeline: Connection, stored: ReplicationSource, wanted: Iterable[PublishedTable]) -> None:
@@ -83,7 +83,7 @@ def _require_unrouted(config: Config, found: Iterable[CapturedTable]) -> None:
         )
 
 
-def described(
+def describe_tables(
     source: Connection, stored: ReplicationSource, found: Sequence[CapturedTable]
 ) -> Iterable[PublishedTable]:
     """With the columns that are published, and the names of those by which rows are known."""
@@ -114,7 +114,7 @@ def newest_seq(pipeline: Connection) -> int:
     return int(queries.value(pipeline, "select pipeline.log_head()"))
 
 
-def passed_seqs(pipeline: Connection, seq: int) -> int:
+def count_seqs(pipeline: Connection, seq: int) -> int:
     """How many seqs the log has up to one, without those that it has skipped by jumping: for rates."""
     return int(queries.value(pipeline, "select pipeline.seqs_between(null, 0, %s)", (seq,)))
 
@@ -124,6 +124,6 @@ def newest_of_source(pipeline: Connection, stored: ReplicationSource) -> int:
     return int(queries.value(pipeline, _NEWEST_OF_SOURCE, {"source": stored.id}))
 
 
-def kept_after(pipeline: Connection) -> int:
+def log_floor(pipeline: Connection) -> int:
     """The seq after which the log has every event."""
     return int(queries.value(pipeline, "select pipeline.log_floor()"))

@@ -18,7 +18,7 @@ def watch(context: typer.Context, as_json: Json = False) -> int:
 
     Rows are counted up to 100,000; ~ marks what Postgres estimates beyond that. With --json each look is one line.
     """
-    from pipeline.followers.operating.watch import Watch
+    from pipeline.followers.operating.watch import FollowersWatch
     from pipeline.followers.operating.watched_followers import sections
     from pipeline.postgres import databases
     from pipeline.terminal import watching
@@ -28,7 +28,7 @@ def watch(context: typer.Context, as_json: Json = False) -> int:
     config = load(context, "followers")
     with (
         databases.resolved(config, start=False) as config,
-        Watch(config) as watched,
+        FollowersWatch(config) as watched,
         watching.shown(EVERY, as_json, sections, to_json) as show,
     ):
         while True:

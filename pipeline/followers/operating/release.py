@@ -15,12 +15,12 @@ from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
-from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.copying import checks
 from pipeline.followers.copying.checks import UnvalidatedCheck
 from pipeline.followers.operating import status, waiting
-from pipeline.followers.registry import Follower
-from pipeline.followers.sequences import Moved, Sequences
+from pipeline.followers.registry import RegisteredFollower
+from pipeline.followers.sequences import FollowerSequences, MovedSequence
 from pipeline.log.staging import progress
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
@@ -45,7 +45,7 @@ class CameAfter:
 
 
 @dataclass(frozen=True)
-class Released:
+class ReleasedFollower:
     """A follower that is none any more. It has everything up to `seq`, whose transaction has the LSN `commit_lsn`.
 
     `came_after`: what was committed at the source since; None: the log did not come so far. `sequences`: those that
@@ -56,7 +56,7 @@ class Released:
     seq: int
     commit_lsn: lsn.Shown | None
     came_after: CameAfter | None
-    sequences: list[Moved] | None
+    sequences: list[MovedSequence] | None
     warnings: list[str] = field(default_factory=list)
 
     JSON: ClassVar = ("ok", "follower", "seq", "commit_lsn", "came_after", "sequences", "warnings")
@@ -67,39 +67,49 @@ class Released:
         return self.came_after is not None and not self.came_after.events
 
 
-def release(config: Config, source: Connection, pipeline: Connection, name: str, *, sequences: bool) -> Released:
-    """Returns once it has what was committed at the source before, and nothing more is applied to it.
+def release(
+    config: Config, source: Connection, pipeline: Connection, name: str, *, sequences: bool
+) -> ReleasedFollower:
+    """Wait until a follower has everything that is committed at the source, then end it: nothing more is applied to it.
 
-    Whatever is cut off is finished by the next call. Raises UnknownFollowerError, FollowerError with what is in the way
-    and the remedy; nothing is changed then, unless the text says so.
+    A second call finishes a call that was cut off. Raises UnknownFollowerError, and FollowerError with the obstacle and
+    the remedy; nothing is changed then, unless the text says so.
     """
     status.show(pipeline, name)
     found = registry.find(pipeline, name)[0]
     stored = sources.find(pipeline, config.source_id)
     if stored is None or stored.id != found.source_id:
-        raise FollowerError(f"{connecting.what(name)} is of another source than the one in the settings")
+        raise FollowerError(f"{connecting.label(name)} is of another source than the one in the settings")
     with (
         connecting.connect(name, found.dsn, program=_PROGRAM) as there,
         reading_session.connect(config, name=_PROGRAM, settings=session_settings.SOURCE)
         if sequences
         else nullcontext() as reading,
     ):
-        if position.installed(there) is None or not position.is_released(there, found.source_id, name, found.id):
-            _reach(config, source, pipeline, name)
-            found = registry.find(pipeline, name)[0]  # tables may have been made meanwhile, or be called otherwise
-        known = Sequences(reading, there, found.table_states) if reading else None
+        is_begun = position.installed_version(there) is not None
+        if not (is_begun and position.is_released(there, found.source_id, name, found.id)):
+            _wait_for_source(config, source, pipeline, name)
+            found = registry.find(pipeline, name)[0]  # tables may have been created or renamed
+        known = FollowerSequences(reading, there, found.table_states) if reading else None
         last = position.release(there, found.source_id, name, found.id)
         if last is None:
-            raise FollowerError(f"{connecting.what(name)} has no position in its database; remove it, and add it again")
+            raise FollowerError(
+                f"{connecting.label(name)} has no position in its database; remove it, and add it again"
+            )
         moved = known.move() if known else None
         violated = checks.unvalidated(there, last)
         after = _came_after(source, pipeline, stored, found, last)
     registry.remove(pipeline, name)
-    warnings = [*_warnings(name, last, after), *_without(known), *_violated(violated), *_large_objects(source)]
-    return Released(name, last.seq, last.commit_lsn, after, moved, warnings)
+    warnings = [
+        *_warnings(name, last, after),
+        *_missing_sequences(known),
+        *_violated_checks(violated),
+        *_large_objects(source),
+    ]
+    return ReleasedFollower(name, last.seq, last.commit_lsn, after, moved, warnings)
 
 
-def _reach(config: Config, source: Connection, pipeline: Connection, name: str) -> None:
+def _wait_for_source(config: Config, source: Connection, pipeline: Connection, name: str) -> None:
     """Until it has what is committed now, as `wait` does. Raises FollowerError where it will not."""
     shown = status.show(pipeline, name)
     copying = [each.table for each in shown.tables if each.state == "copying"]
@@ -107,12 +117,12 @@ def _reach(config: Config, source: Connection, pipeline: Connection, name: str) 
         why = f": {shown.reason}" if shown.reason else ""
         remedy = f"; {shown.remedy}" if shown.remedy else ""
         raise FollowerError(
-            f"{connecting.what(name)} is {shown.state}, and can be released when it follows{why}{remedy}"
+            f"{connecting.label(name)} is {shown.state}, and can be released when it follows{why}{remedy}"
         )
     if shown.state == "copying" or copying:
         which = ", ".join(copying) or "its tables"
         raise FollowerError(
-            f"{connecting.what(name)} can be released when {which} is copied; wait for that: "
+            f"{connecting.label(name)} can be released when {which} is copied; wait for that: "
             f"`pipeline followers wait {name}`"
         )
     waited = waiting.wait(config, source, pipeline, [name])
@@ -121,7 +131,11 @@ def _reach(config: Config, source: Connection, pipeline: Connection, name: str) 
 
 
 def _came_after(
-    source: Connection, pipeline: Connection, stored: ReplicationSource, found: Follower, last: Position
+    source: Connection,
+    pipeline: Connection,
+    stored: ReplicationSource,
+    registered: RegisteredFollower,
+    last: FollowerPosition,
 ) -> CameAfter | None:
     """What was committed by now and the follower does not have; None where the log does not come so far."""
     marked, until = source_rows.mark(source), time.monotonic() + LOG_SECONDS
@@ -131,14 +145,14 @@ def _came_after(
         time.sleep(_POLL)
     values = {
         "after": last.seq,
-        "source": found.source_id,
-        "oids": [table.table_oid for table in found.table_states],
+        "source": registered.source_id,
+        "oids": [table.table_oid for table in registered.table_states],
     }
     return queries.one(pipeline, CameAfter, statement("followers.operating", "events_after"), values)
 
 
-def _warnings(name: str, last: Position, after: CameAfter | None) -> Iterator[str]:
-    what = connecting.what(name)
+def _warnings(name: str, last: FollowerPosition, after: CameAfter | None) -> Iterator[str]:
+    what = connecting.label(name)
     if after is None:
         yield (
             f"{what}: the log does not have yet what was committed at the source since; whether anything came after "
@@ -151,12 +165,12 @@ def _warnings(name: str, last: Position, after: CameAfter | None) -> Iterator[st
         )
 
 
-def _without(known: Sequences | None) -> Iterator[str]:
+def _missing_sequences(known: FollowerSequences | None) -> Iterator[str]:
     for column in known.missing() if known else ():
         yield f"{column} takes its values from a sequence at the source, and from none of that kind here"
 
 
-def _violated(found: Sequence[UnvalidatedCheck]) -> Iterator[str]:
+def _violated_checks(found: Sequence[UnvalidatedCheck]) -> Iterator[str]:
     for each in found:
         yield f"{each}; correct those rows, then run there: `{each.validates}`"
 

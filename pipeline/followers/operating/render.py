@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
-from pipeline.followers.operating.release import Released
-from pipeline.followers.operating.resync import Resync
-from pipeline.followers.operating.skip_transaction import Skipped
-from pipeline.followers.operating.status import Shown, ShownTable
-from pipeline.followers.operating.waiting import Waited
+from pipeline.followers.operating.release import ReleasedFollower
+from pipeline.followers.operating.resync import RequestedResync
+from pipeline.followers.operating.skip_transaction import SkippedTransaction
+from pipeline.followers.operating.status import FollowerStatus, FollowerTableStatus
+from pipeline.followers.operating.waiting import WaitResult
 from pipeline.printable import say
 from pipeline.terminal import drawing
 from pipeline.terminal.drawing import Text
@@ -20,34 +20,34 @@ from pipeline.wal import lsn
 _STYLES = {"following": "green", "copying": "green", "waiting": "yellow", "paused": "yellow"}
 
 
-def summary(found: Sequence[Shown]) -> Table:
+def summary(found: Sequence[FollowerStatus]) -> Table:
     """For `status` and `list`: one line for each follower."""
     columns = ("follower", "state", "tables", "seq", "behind", "lag", "reason")
     return drawing.table(columns, map(_line, found))
 
 
-def _line(each: Shown) -> list[object]:
+def _line(each: FollowerStatus) -> list[object]:
     return [
         each.name,
-        styled(each.state),
-        _counted(each.tables),
+        style_state(each.state),
+        _count_tables(each.tables),
         each.seq,
         drawing.count(each.lag_seqs, "seq"),
         drawing.lasted(each.lag_seconds),
-        why(each.reason, each.remedy),
+        join_remedy(each.reason, each.remedy),
     ]
 
 
-def show_followers(found: Sequence[Shown]) -> None:
+def show_followers(found: Sequence[FollowerStatus]) -> None:
     """Print all followers."""
     none = "there are no followers; add one: `pipeline followers add --dsn DSN`"
     drawing.show(summary(found) if found else none)
 
 
-def show_follower(found: Shown) -> None:
+def show_follower(found: FollowerStatus) -> None:
     """Print one with its settings and its tables."""
     columns = ("table", "state", "reason")
-    tables = ((each.table, styled(each.state), why(each.reason, each.remedy)) for each in found.tables)
+    tables = ((each.table, style_state(each.state), join_remedy(each.reason, each.remedy)) for each in found.tables)
     drawing.show(
         summary([found]),
         drawing.table(("", ""), ((drawing.dim(label), value) for label, value in _facts(found))),
@@ -55,7 +55,7 @@ def show_follower(found: Shown) -> None:
     )
 
 
-def show_waited(found: Waited) -> None:
+def show_waited(found: WaitResult) -> None:
     """Say that they have everything."""
     names = ", ".join(f'"{each.name}"' for each in found.followers)
     what = "follower" if len(found.followers) == 1 else "followers"
@@ -64,7 +64,7 @@ def show_waited(found: Waited) -> None:
     say(f"{what} {names} {has} everything that was committed before {through} ({found.seconds:.1f} s)")
 
 
-def show_skipped(found: Skipped) -> None:
+def show_skipped(found: SkippedTransaction) -> None:
     """Say what the follower does not have now, and how to see what follows from that."""
     seqs = f"seq {found.first_seq}" + (f" to {found.last_seq}" if found.last_seq > found.first_seq else "")
     tables = f" in {', '.join(found.tables)}" if found.tables else ""
@@ -74,7 +74,7 @@ def show_skipped(found: Skipped) -> None:
     )
 
 
-def show_resync(found: Resync) -> None:
+def show_resync(found: RequestedResync) -> None:
     """Say which tables are copied anew, and which were to be copied anyway."""
     if found.tables:
         say(
@@ -87,7 +87,7 @@ def show_resync(found: Resync) -> None:
         say(f'{", ".join(found.copying)} of follower "{found.follower}" {are} being copied already')
 
 
-def show_released(found: Released) -> None:
+def show_released(found: ReleasedFollower) -> None:
     """Say up to where it has everything, and which sequences were set."""
     where = f" ({lsn.show(found.commit_lsn)})" if found.commit_lsn is not None else ""
     say(f'follower "{found.follower}" is released: it has everything up to seq {found.seq}{where}')
@@ -96,7 +96,7 @@ def show_released(found: Released) -> None:
         drawing.show(drawing.table(("sequence", "gave next", "gives next"), rows))
 
 
-def _facts(found: Shown) -> Iterator[tuple[str, object]]:
+def _facts(found: FollowerStatus) -> Iterator[tuple[str, object]]:
     yield "database", found.database
     yield "tables", ", ".join(found.patterns) or "all that are captured"
     yield "copy", found.copy + (", tables with rows are emptied" if found.truncate else "")
@@ -109,12 +109,12 @@ def _facts(found: Shown) -> Iterator[tuple[str, object]]:
     yield "reported", found.reported_at
 
 
-def styled(state: str) -> Text:
+def style_state(state: str) -> Text:
     """A state in its colour."""
     return Text(state, _STYLES.get(state, "bold red"))
 
 
-def _counted(tables: Sequence[ShownTable]) -> str:
+def _count_tables(tables: Sequence[FollowerTableStatus]) -> str:
     """How many there are, of those in a state of their own how many."""
     states = Counter(each.state for each in tables)
     if len(states) < 2:
@@ -122,6 +122,6 @@ def _counted(tables: Sequence[ShownTable]) -> str:
     return f"{len(tables):,}: " + ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
 
 
-def why(reason: str | None, remedy: str | None) -> str:
+def join_remedy(reason: str | None, remedy: str | None) -> str:
     """Reason and remedy in one line."""
     return "; ".join(part for part in (reason, remedy) if part)

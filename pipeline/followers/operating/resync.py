@@ -14,7 +14,7 @@ from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.copying import copies
 from pipeline.followers.operating import status
-from pipeline.followers.registry import Follower, FollowerTable, Report
+from pipeline.followers.registry import ApplierReport, FollowerTable, RegisteredFollower
 from pipeline.postgres.connections import Connection
 
 ASKED = "somebody has asked for tables to be copied anew"
@@ -23,7 +23,7 @@ LOCK_TIMEOUT = "60s"
 
 
 @dataclass(frozen=True)
-class Resync:
+class RequestedResync:
     """Tables that are to be copied anew from seq `seq` on; `copying`: those that were, already, or are yet to be."""
 
     follower: str
@@ -32,7 +32,7 @@ class Resync:
     copying: list[str] = field(default_factory=list)
 
 
-def resync(pipeline: Connection, name: str, tables: Sequence[str]) -> Resync:
+def resync(pipeline: Connection, name: str, tables: Sequence[str]) -> RequestedResync:
     """Let these tables be copied anew: `schema.table`, or patterns of it. Returns before that is done.
 
     Until then the follower applies nothing of the log to them, so that it also goes on where one of them had stopped
@@ -41,22 +41,22 @@ def resync(pipeline: Connection, name: str, tables: Sequence[str]) -> Resync:
     """
     status.show(pipeline, name)
     found = registry.find(pipeline, name)[0]
-    chosen = _chosen(found, tables)
+    chosen = _choose_tables(found, tables)
     try:
         with connecting.connect(name, found.dsn, program="pipeline followers") as follower:
             follower.execute("select set_config('lock_timeout', %s, false)", (LOCK_TIMEOUT,))
-            seq, copying = _want(follower, found, [table.table_oid for table in chosen])
+            seq, copying = _request_copies(follower, found, [table.table_oid for table in chosen])
     except psycopg.errors.LockNotAvailable as error:
         raise FollowerError(
-            f"{connecting.what(name)} has been applying one transaction for {LOCK_TIMEOUT}: run it again"
+            f"{connecting.label(name)} has been applying one transaction for {LOCK_TIMEOUT}: run it again"
         ) from error
     except psycopg.Error as error:
         raise connecting.unavailable(name, found.dsn, error) from error
     wanted = [table for table in chosen if table.table_oid not in copying]
-    registry.report_tables(pipeline, found.id, [_copying(each) for each in wanted])
+    registry.store_table_states(pipeline, found.id, [_copying(each) for each in wanted])
     if wanted and found.state in ("stopped", "waiting"):  # its applier looks at once, not when it had meant to
-        registry.report(pipeline, found.id, Report("waiting", ASKED))
-    return Resync(
+        registry.store_report(pipeline, found.id, ApplierReport("waiting", ASKED))
+    return RequestedResync(
         name,
         seq,
         [_name(table) for table in wanted],
@@ -64,28 +64,28 @@ def resync(pipeline: Connection, name: str, tables: Sequence[str]) -> Resync:
     )
 
 
-def _chosen(found: Follower, tables: Sequence[str]) -> list[FollowerTable]:
+def _choose_tables(registered: RegisteredFollower, tables: Sequence[str]) -> list[FollowerTable]:
     """Those of its tables that are named. Raises TableRefusedError."""
     chosen = list[FollowerTable]()
     for name in tables:
-        if matching := [table for table in found.table_states if patterns.matches((name,), _name(table))]:
+        if matching := [table for table in registered.table_states if patterns.matches((name,), _name(table))]:
             chosen += matching
             continue
-        if name == "*" and not found.table_states:
+        if name == "*" and not registered.table_states:
             continue  # its position moves where the log lost what it has
-        has = first_names(_name(table) for table in found.table_states) if found.table_states else "no tables"
-        raise TableRefusedError(f"{connecting.what(found.name)} has no table {name}; it has {has}")
+        has = first_names(_name(table) for table in registered.table_states) if registered.table_states else "no tables"
+        raise TableRefusedError(f"{connecting.label(registered.name)} has no table {name}; it has {has}")
     return list(dict.fromkeys(chosen))
 
 
-def _want(follower: Connection, found: Follower, oids: Sequence[int]) -> tuple[int, set[int]]:
+def _request_copies(follower: Connection, registered: RegisteredFollower, oids: Sequence[int]) -> tuple[int, set[int]]:
     """Returns the seq from which on they are copied anew, and those of them that are to be copied already."""
-    begun = position.installed(follower) is not None
+    begun = position.installed_version(follower) is not None
     with follower.transaction():
-        here = position.hold(follower, found.source_id, found.name) if begun else None
+        here = position.find_and_lock(follower, registered.source_id, registered.name) if begun else None
         if here is None:
             raise FollowerError(
-                f"{connecting.what(found.name)} has not begun: once a server runs, it copies all of its tables"
+                f"{connecting.label(registered.name)} has not begun: once a server runs, it copies all of its tables"
             )
         copying = {oid for oid, copied in copies.find(follower, here).items() if copied is None}
         copying |= {each.oid for each in copies.requested(follower, here)}

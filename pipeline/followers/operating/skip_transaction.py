@@ -8,9 +8,9 @@ from pipeline.config.settings import Config
 from pipeline.errors import ApplierOvertakenError, FollowerError
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position, skipping
-from pipeline.followers.applying.skipping import Transaction
+from pipeline.followers.applying.skipping import NextTransaction
 from pipeline.followers.operating import status
-from pipeline.followers.registry import Follower, Report
+from pipeline.followers.registry import ApplierReport, RegisteredFollower
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
@@ -19,7 +19,7 @@ SKIPPED = "it goes on after a transaction that somebody has skipped"
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedTransaction:
     """The transaction that the follower does not have: its seqs, and the tables that it would have changed there."""
 
     follower: str
@@ -30,7 +30,7 @@ class Skipped:
     tables: list[str] = field(default_factory=list)
 
 
-def skip(config: Config, pipeline: Connection, name: str, seq: int) -> Skipped:
+def skip(config: Config, pipeline: Connection, name: str, seq: int) -> SkippedTransaction:
     """Move the follower past the transaction that this seq is of, which must be the one that it has stopped before.
 
     It is recorded in the follower, in `pipeline_follower.skipped`. Raises UnknownFollowerError, FollowerError with what
@@ -39,7 +39,7 @@ def skip(config: Config, pipeline: Connection, name: str, seq: int) -> Skipped:
     """
     status.show(pipeline, name)
     found = registry.find(pipeline, name)[0]
-    what = connecting.what(name)
+    what = connecting.label(name)
     if found.wanted == "paused":
         raise FollowerError(
             f"{what} is paused, so it is not known what is in its way; `pipeline followers resume {name}`"
@@ -47,28 +47,28 @@ def skip(config: Config, pipeline: Connection, name: str, seq: int) -> Skipped:
     if found.state != "stopped":
         raise FollowerError(f"{what} is {found.state}, not stopped: only what it has stopped before can be skipped")
     with connecting.connect(name, found.dsn, program="pipeline followers") as there:
-        here = position.existing(there, found.source_id, name)
-        left_out = skipping.next_after(pipeline, here, EventsTable.parse(config.events_table))
+        here = position.require_existing(there, found.source_id, name)
+        left_out = skipping.find_next(pipeline, here, EventsTable.parse(config.events_table))
         _require_next(found, left_out, here.seq, seq)
         assert left_out is not None  # noqa: S101  else it was refused
         try:
             after = skipping.skip(there, here, left_out, found.reason or "")
         except ApplierOvertakenError as error:
             raise FollowerError(f"{what} has just gone on by itself; nothing was skipped") from error
-    reached = registry.Position(after.seq, after.commit_lsn, after.committed_at)
-    registry.report(pipeline, found.id, Report("waiting", SKIPPED, None, reached))
-    return Skipped(
+    reached = registry.RegisteredPosition(after.seq, after.commit_lsn, after.committed_at)
+    registry.store_report(pipeline, found.id, ApplierReport("waiting", SKIPPED, None, reached))
+    return SkippedTransaction(
         name, left_out.first_seq, left_out.last_seq, left_out.commit_lsn, left_out.events, sorted(left_out.tables)
     )
 
 
-def _require_next(found: Follower, next_one: Transaction | None, here: int, seq: int) -> None:
+def _require_next(registered: RegisteredFollower, next_one: NextTransaction | None, here: int, seq: int) -> None:
     """Raises FollowerError where the seq is of another transaction than the next one."""
-    what = connecting.what(found.name)
+    what = connecting.label(registered.name)
     if next_one is None:
         raise FollowerError(
             f"{what} is at seq {here}, and the log has no transaction that comes next: nothing can be skipped; "
-            f"`pipeline followers show {found.name}` says what is in its way"
+            f"`pipeline followers show {registered.name}` says what is in its way"
         )
     if not next_one.first_seq <= seq <= next_one.last_seq:
         where = f"seq {next_one.first_seq}" + (
@@ -76,5 +76,5 @@ def _require_next(found: Follower, next_one: Transaction | None, here: int, seq:
         )
         raise FollowerError(
             f"{what} has stopped before the transaction of {where}, and seq {seq} is not of it; "
-            f"name that one: `pipeline followers skip-transaction {found.name} {next_one.first_seq}`"
+            f"name that one: `pipeline followers skip-transaction {registered.name} {next_one.first_seq}`"
         )

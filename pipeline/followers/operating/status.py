@@ -8,7 +8,7 @@ from datetime import datetime
 from pipeline.config.settings import describe
 from pipeline.errors import UnknownFollowerError
 from pipeline.followers import registry
-from pipeline.followers.registry import START_SERVER, Follower
+from pipeline.followers.registry import START_SERVER, RegisteredFollower
 from pipeline.postgres import role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
@@ -20,7 +20,7 @@ STARTING = "a server has just started, and does not apply the log to it yet"
 
 
 @dataclass(frozen=True)
-class ShownTable:
+class FollowerTableStatus:
     """A table of a follower: `schema.table`, and what is the matter with it."""
 
     table: str
@@ -30,7 +30,7 @@ class ShownTable:
 
 
 @dataclass(frozen=True)
-class Shown:
+class FollowerStatus:
     """A follower. `seq`: everything up to it is applied; LSN and time are of the last transaction.
 
     `lag_seqs`: events that it has not applied; `lag_seconds`: the age of the first of them, 0 where there is none.
@@ -46,7 +46,7 @@ class Shown:
     committed_at: datetime | None
     lag_seqs: int
     lag_seconds: float
-    tables: list[ShownTable]
+    tables: list[FollowerTableStatus]
     database: str
     patterns: list[str]
     copy: str
@@ -64,7 +64,7 @@ class Shown:
         return [*(each.name for each in fields(self)), "lacks"]
 
     @property
-    def not_followed(self) -> list[ShownTable]:
+    def not_followed(self) -> list[FollowerTableStatus]:
         """The tables that it does not follow: they wait, are copied, or are stopped."""
         return [table for table in self.tables if table.state != "following"]
 
@@ -76,25 +76,27 @@ class Shown:
         """
         for table in self.not_followed:
             reason, remedy = table.reason or self.reason, table.remedy or self.remedy
-            return sentence(f"table {table.table} is {table.state}", reason, remedy)
+            return join_reason(f"table {table.table} is {table.state}", reason, remedy)
         return (
-            None if self.state in ("following", "paused") else sentence(f"it is {self.state}", self.reason, self.remedy)
+            None
+            if self.state in ("following", "paused")
+            else join_reason(f"it is {self.state}", self.reason, self.remedy)
         )
 
 
-def sentence(what: str, reason: str | None, remedy: str | None) -> str:
+def join_reason(what: str, reason: str | None, remedy: str | None) -> str:
     """Return one line with the problem, its reason, and the remedy."""
     return what + (f": {reason}" if reason else "") + (f"; {remedy}" if remedy else "")
 
 
-def shown(each: Follower, *, served: bool, starts: bool = False) -> Shown:
+def follower_status(each: RegisteredFollower, *, served: bool, starts: bool = False) -> FollowerStatus:
     """`served`: whether a server runs that applies the log. `starts`: a server has just started, and will."""
     state, reason, remedy = _state(each, served, starts)
     tables = [
-        ShownTable(f"{table.table_schema}.{table.table_name}", table.state, table.reason, table.remedy)
+        FollowerTableStatus(f"{table.table_schema}.{table.table_name}", table.state, table.reason, table.remedy)
         for table in each.table_states
     ]
-    return Shown(
+    return FollowerStatus(
         name=each.name,
         state=state,
         reason=reason,
@@ -118,7 +120,7 @@ def shown(each: Follower, *, served: bool, starts: bool = False) -> Shown:
     )
 
 
-def _state(each: Follower, served: bool, starts: bool) -> tuple[str, str | None, str | None]:
+def _state(each: RegisteredFollower, served: bool, starts: bool) -> tuple[str, str | None, str | None]:
     """What people have asked for comes before what the applier reported: one that does not run reports nothing."""
     if each.wanted == "paused":
         return "paused", "somebody has paused it", f"`pipeline followers resume {each.name}`"
@@ -129,12 +131,12 @@ def _state(each: Follower, served: bool, starts: bool) -> tuple[str, str | None,
     return each.state, each.reason, each.remedy
 
 
-def listed(pipeline: Connection) -> list[Shown]:
+def list_followers(pipeline: Connection) -> list[FollowerStatus]:
     """All of them by name."""
     return _shown(pipeline, registry.find(pipeline))
 
 
-def show(pipeline: Connection, name: str) -> Shown:
+def show(pipeline: Connection, name: str) -> FollowerStatus:
     """One of them. Raises UnknownFollowerError."""
     found = _shown(pipeline, registry.find(pipeline, name))
     if not found:
@@ -144,23 +146,23 @@ def show(pipeline: Connection, name: str) -> Shown:
     return found[0]
 
 
-def pause(pipeline: Connection, name: str) -> Shown:
+def pause(pipeline: Connection, name: str) -> FollowerStatus:
     """Apply nothing more to it; the log is kept for it. Raises UnknownFollowerError, FollowerError."""
     with pipeline.transaction():
         show(pipeline, name)
-        registry.want(pipeline, name, "paused")
+        registry.set_wanted(pipeline, name, "paused")
         return show(pipeline, name)
 
 
-def resume(pipeline: Connection, name: str) -> Shown:
+def resume(pipeline: Connection, name: str) -> FollowerStatus:
     """Go on where it was. Raises UnknownFollowerError, FollowerError."""
     with pipeline.transaction():
         show(pipeline, name)
-        registry.want(pipeline, name, "running")
+        registry.set_wanted(pipeline, name, "running")
         return show(pipeline, name)
 
 
-def remove(pipeline: Connection, name: str) -> Shown:
+def remove(pipeline: Connection, name: str) -> FollowerStatus:
     """Forget it, and return it as it was. Its database keeps what it has, and its position in the log."""
     with pipeline.transaction():
         found = show(pipeline, name)
@@ -174,7 +176,7 @@ def is_served(pipeline: Connection) -> bool:
     return role is not None and role.held
 
 
-def _shown(pipeline: Connection, found: list[Follower]) -> list[Shown]:
+def _shown(pipeline: Connection, found: list[RegisteredFollower]) -> list[FollowerStatus]:
     served = bool(found) and is_served(pipeline)
     starts = bool(found) and not served and role_locks.server_starts(pipeline, ROLE)
-    return [shown(each, served=served, starts=starts) for each in found]
+    return [follower_status(each, served=served, starts=starts) for each in found]

@@ -18,8 +18,8 @@ from pipeline.config.settings import Config
 from pipeline.errors import FollowerError, NotComparableError, TableRefusedError
 from pipeline.followers import connecting, registry
 from pipeline.followers.operating import follower_forms, follower_tables, status
-from pipeline.followers.operating.follower_reach import Reach
-from pipeline.followers.registry import Follower, FollowerTable
+from pipeline.followers.operating.follower_reach import FollowerCatchUp
+from pipeline.followers.registry import FollowerTable, RegisteredFollower
 from pipeline.followers.verifying import comparison, shape
 from pipeline.followers.verifying.comparison import RowDifference, TableComparison
 from pipeline.followers.verifying.shape import ComparedRelation, ComparedTable
@@ -38,7 +38,7 @@ _PROGRAM = "pipeline followers verify"
 
 
 @dataclass
-class Compared:
+class VerifiedTable:
     """A table. `reason`: why it is refused. `differing`: how many rows; `differences`: the first of them.
 
     `form`: how its name or its columns differ from those in the newest event of the log. `altered`: what the source has
@@ -60,7 +60,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Verified:
+class FollowerVerification:
     """What was found. Everything up to `verified_through`, seq `seq`, was in the follower before it was compared.
 
     `ok`: tables were compared, and none differs; one that was asked for by name and refused counts, too.
@@ -74,7 +74,7 @@ class Verified:
     rows: int
     differing: int
     unsettled: int
-    tables: list[Compared]
+    tables: list[VerifiedTable]
 
 
 def verify(
@@ -83,30 +83,30 @@ def verify(
     name: str,
     tables: Sequence[str] = (),
     on_step: OnStep = lambda *_: None,
-) -> Verified:
-    """Compare these tables of a follower, or all that it has, while they are written and followed.
+) -> FollowerVerification:
+    """Compare these tables of a follower, or all of them, while the source writes and the follower follows.
 
-    Raises UnknownFollowerError, TableRefusedError for a name that is none of its tables, FollowerError if it is or gets
-    paused or stopped, and DatabaseUnavailableError if a database does not answer or nothing goes on for a minute.
+    Raises UnknownFollowerError, TableRefusedError for a name that is none of its tables, FollowerError if the follower
+    pauses or stops, and DatabaseUnavailableError if a database does not answer or the follower stalls for a minute.
     """
     started = datetime.now(UTC)
     status.show(pipeline, name)
     found = registry.find(pipeline, name)[0]
-    with _opened(config, found) as (source, follower):
+    with _both_sides(config, found) as (source, follower):
         stored = sources.find(pipeline, config.source_id)
         if stored is None or stored.id != found.source_id:
-            raise FollowerError(f"{connecting.what(name)} is of another source than the one in the settings")
+            raise FollowerError(f"{connecting.label(name)} is of another source than the one in the settings")
         with reading_session.transaction(source, comparison.SOURCE):
             captured = captured_now.read(config, source, pipeline, stored)
-            chosen = _chosen(source, found, tables, captured)
-        reach = Reach(source, pipeline, follower, stored, name)
+            chosen = _choose_tables(source, found, tables, captured)
+        reach = FollowerCatchUp(source, pipeline, follower, stored, name)
         reached = reach()
-        run = _Run(source, pipeline, follower, stored, captured, reach, on_step, found)
+        run = _TableVerifier(source, pipeline, follower, stored, captured, reach, on_step, found)
         compared = [run.compare(table) for table in chosen]
     differing = sum(table.differing for table in compared)
     formed = not any(table.form for table in compared)
     refused = sum(table.state == "refused" for table in compared)
-    return Verified(
+    return FollowerVerification(
         ok=not differing and formed and refused < len(compared) and not (tables and refused),
         follower=name,
         started_at=started,
@@ -120,25 +120,25 @@ def verify(
 
 
 @contextmanager
-def _opened(config: Config, found: Follower) -> Iterator[tuple[Connection, Connection]]:
+def _both_sides(config: Config, registered: RegisteredFollower) -> Iterator[tuple[Connection, Connection]]:
     """Both sides, which print values by the same settings, and refuse rather than hide rows behind a policy."""
     there = {"settings": comparison.FOLLOWER, "prepare_threshold": None}
     with (
         reading_session.connect(config, name=_PROGRAM, settings=comparison.SOURCE) as source,
-        connecting.connect(found.name, found.dsn, program=_PROGRAM, **there) as follower,
+        connecting.connect(registered.name, registered.dsn, program=_PROGRAM, **there) as follower,
     ):
         try:
             yield source, follower
         except psycopg.OperationalError as error:
             if follower.broken:
-                raise connecting.unavailable(found.name, found.dsn, error) from error
+                raise connecting.unavailable(registered.name, registered.dsn, error) from error
             raise
 
 
-def _chosen(
-    source: Connection, found: Follower, names: Sequence[str], captured: dict[int, CapturedTable]
+def _choose_tables(
+    source: Connection, registered: RegisteredFollower, names: Sequence[str], captured: dict[int, CapturedTable]
 ) -> list[FollowerTable]:
-    by_oid = {table.table_oid: table for table in found.table_states}
+    by_oid = {table.table_oid: table for table in registered.table_states}
     if not names:
         return list(by_oid.values())
     chosen = []
@@ -146,14 +146,14 @@ def _chosen(
         table = start.captured_table(source, name, captured)
         if table.oid not in by_oid:
             raise TableRefusedError(
-                f"{connecting.what(found.name)} does not have {table.schema}.{table.name}; "
-                f"`pipeline followers show {found.name}` lists its tables"
+                f"{connecting.label(registered.name)} does not have {table.schema}.{table.name}; "
+                f"`pipeline followers show {registered.name}` lists its tables"
             )
         chosen.append(by_oid[table.oid])
     return list(dict.fromkeys(chosen))
 
 
-class _Run:
+class _TableVerifier:
     def __init__(
         self,
         source: Connection,
@@ -161,18 +161,18 @@ class _Run:
         follower: Connection,
         stored: ReplicationSource,
         captured: dict[int, CapturedTable],
-        reach: Reach,
+        reach: FollowerCatchUp,
         on_step: OnStep,
-        found: Follower,
+        registered: RegisteredFollower,
     ) -> None:
         self._source, self._pipeline, self._follower = source, pipeline, follower
-        self._stored, self._captured, self._found = stored, captured, found
+        self._stored, self._captured, self._found = stored, captured, registered
         self._reach, self._on_step = reach, on_step
 
-    def compare(self, table: FollowerTable) -> Compared:
+    def compare(self, table: FollowerTable) -> VerifiedTable:
         """One table, or why it is refused."""
         began = monotonic()
-        found = Compared(f"{table.table_schema}.{table.table_name}")
+        found = VerifiedTable(f"{table.table_schema}.{table.table_name}")
         try:
             self._compare(table, found)
         except NotComparableError as error:
@@ -184,7 +184,7 @@ class _Run:
         found.seconds = round(monotonic() - began, 3)
         return found
 
-    def _compare(self, table: FollowerTable, found: Compared) -> None:
+    def _compare(self, table: FollowerTable, found: VerifiedTable) -> None:
         table = self._now(table)
         described = self._formed(table, self._described(table), found)
         with (
@@ -211,7 +211,7 @@ class _Run:
             )
         found.state = "differs" if named or found.form else "equal"
 
-    def _formed(self, table: FollowerTable, described: ComparedTable, found: Compared) -> ComparedTable:
+    def _formed(self, table: FollowerTable, described: ComparedTable, found: VerifiedTable) -> ComparedTable:
         """Say how the table's form differs, and leave out the columns that the follower lacks by that."""
         form = follower_forms.compare(self._source, self._pipeline, self._follower, self._found, table)
         found.form = form.differing
@@ -238,7 +238,7 @@ class _Run:
             raise NotComparableError("the source does not publish it any more")
         publications = list(publication_ledger.known_publications(self._stored))
         with reading_session.transaction(self._source, comparison.SOURCE):
-            [wanted] = follower_tables.described(self._source, self._stored, [captured])
+            [wanted] = follower_tables.describe_tables(self._source, self._stored, [captured])
             relations = published_relations.read(self._source, table.table_oid, publications)
         return ComparedTable(
             wanted.schema,

@@ -15,7 +15,7 @@ from pipeline.followers.operating import follower_forms
 from pipeline.followers.operating import status as followers
 from pipeline.followers.operating.follower_partitions import FollowerPartitions
 from pipeline.followers.operating.follower_tables import newest_of_source
-from pipeline.followers.operating.status import Shown, sentence
+from pipeline.followers.operating.status import FollowerStatus, join_reason
 from pipeline.log.staging import progress
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
@@ -25,7 +25,7 @@ _POLL = 0.1
 
 
 @dataclass(frozen=True)
-class Waited:
+class WaitResult:
     """`reason`: why it ended before all of them had everything, None where they have it.
 
     Everything that was committed when it began is before `committed_lsn`. `seq`: the newest event of that, None where
@@ -37,12 +37,12 @@ class Waited:
     committed_lsn: lsn.Shown
     seq: int | None
     seconds: float
-    followers: list[Shown]
+    followers: list[FollowerStatus]
 
 
 def wait(
     config: Config, source: Connection, pipeline: Connection, names: Sequence[str], timeout: float | None = None
-) -> Waited:
+) -> WaitResult:
     """Until each has it, or one of them will not: it is paused or stopped; at most so many seconds.
 
     Each must have the names and columns, too, that events of the log give its tables, and what joined and left them as
@@ -55,38 +55,40 @@ def wait(
     stored = sources.find(pipeline, config.source_id)
     if stored is None:
         raise FollowerError(missing_source.explain_missing_source(pipeline))
-    _look(pipeline, names)
+    _read_statuses(pipeline, names)
     committed, seq = lsn.Lsn(source_rows.mark(source)), None
     partitions = FollowerPartitions(config, source, pipeline, stored)
     while True:
         if seq is None and progress.log_reaches(pipeline, stored.id, committed)[0]:
             seq = newest_of_source(pipeline, stored)
-        found = _look(pipeline, names)
-        lacking = [each for each in found if not has_all(each, seq)]
+        found = _read_statuses(pipeline, names)
+        lacking = [each for each in found if not has_everything(each, seq)]
         asked = lacking if seq is not None else [each for each in lacking if each.lacks]
-        reason, waits = _hindered(pipeline, asked, partitions), None
+        reason, waits = _find_obstacle(pipeline, asked, partitions), None
         if reason is None and not lacking:
-            reason, waits = _differing(source, pipeline, names, partitions)
+            reason, waits = _find_differences(source, pipeline, names, partitions)
         passed = time.monotonic() - began
         is_over = not lacking and waits is None
         if reason is None and not is_over and timeout is not None and passed >= timeout:
-            reason = _late(lacking, seq, timeout, waits)
+            reason = _timeout_reason(lacking, seq, timeout, waits)
         if reason is not None or is_over:
-            return Waited(reason is None, reason, committed, seq, round(passed, 3), found)
+            return WaitResult(reason is None, reason, committed, seq, round(passed, 3), found)
         time.sleep(_POLL if timeout is None else min(_POLL, max(timeout - passed, 0)))
 
 
-def _hindered(pipeline: Connection, lacking: Sequence[Shown], partitions: FollowerPartitions) -> str | None:
-    """As `hindered`; one that stopped before the server saw a partition that joined goes on by itself."""
-    reason = hindered(lacking)
+def _find_obstacle(
+    pipeline: Connection, lacking: Sequence[FollowerStatus], partitions: FollowerPartitions
+) -> str | None:
+    """As `find_obstacle`; one that stopped before the server saw a partition that joined goes on by itself."""
+    reason = find_obstacle(lacking)
     if reason is None or not followers.is_served(pipeline):
         return reason
     stopped = [each.name for each in lacking if each.state == "stopped"]
     may_go_on = [each.name for each in registry.find(pipeline) if each.name in stopped and partitions.may_go_on(each)]
-    return hindered([each for each in lacking if each.name not in may_go_on])
+    return find_obstacle([each for each in lacking if each.name not in may_go_on])
 
 
-def _differing(
+def _find_differences(
     source: Connection, pipeline: Connection, names: Sequence[str], partitions: FollowerPartitions
 ) -> tuple[str | None, str | None]:
     """Say what one of them will not have of its partitions, names and columns; and what comes by itself."""
@@ -99,40 +101,40 @@ def _differing(
         if not finding.waits:
             return said, None
         waits = waits or said
-    return (None, waits) if waits else (_other_form(source, pipeline, names), None)
+    return (None, waits) if waits else (_find_other_form(source, pipeline, names), None)
 
 
-def _look(pipeline: Connection, names: Sequence[str]) -> list[Shown]:
+def _read_statuses(pipeline: Connection, names: Sequence[str]) -> list[FollowerStatus]:
     return [followers.show(pipeline, name) for name in dict.fromkeys(names)]
 
 
-def has_all(each: Shown, seq: int | None) -> bool:
+def has_everything(each: FollowerStatus, seq: int | None) -> bool:
     """True if it follows each of its tables and is past this seq."""
     return seq is not None and each.seq >= seq and each.lacks is None
 
 
-def hindered(lacking: Sequence[Shown]) -> str | None:
+def find_obstacle(lacking: Sequence[FollowerStatus]) -> str | None:
     """Why one of them will not come to it by itself, in one line; None where all may."""
     for each in lacking:
         if each.state in ("paused", "stopped"):
-            return sentence(f'follower "{each.name}" is {each.state}', each.reason, each.remedy)
+            return join_reason(f'follower "{each.name}" is {each.state}', each.reason, each.remedy)
         for table in each.tables:
             if table.state == "stopped":
                 what = f'follower "{each.name}": table {table.table} is stopped'
-                return sentence(what, table.reason, table.remedy)
+                return join_reason(what, table.reason, table.remedy)
     return None
 
 
-def _other_form(source: Connection, pipeline: Connection, names: Sequence[str]) -> str | None:
+def _find_other_form(source: Connection, pipeline: Connection, names: Sequence[str]) -> str | None:
     """Say which table of one of them has another name or other columns than in the log; None if none has."""
     for each in registry.find(pipeline):
-        if each.name in names and (said := follower_forms.difference(source, pipeline, each)):
+        if each.name in names and (said := follower_forms.find_difference(source, pipeline, each)):
             what = f'follower "{each.name}": {said}'
             return f"{what}; alter it there, or remove the follower and add it again"
     return None
 
 
-def _late(lacking: Sequence[Shown], seq: int | None, timeout: float, waits: str | None) -> str:
+def _timeout_reason(lacking: Sequence[FollowerStatus], seq: int | None, timeout: float, waits: str | None) -> str:
     if not lacking:
         return f"after {timeout:g} s {waits}"
     each = lacking[0]
@@ -141,4 +143,4 @@ def _late(lacking: Sequence[Shown], seq: int | None, timeout: float, waits: str 
         return f"{what} lacks something: {each.lacks}"
     if seq is None:
         return f"after {timeout:g} s the log does not have what was committed at the source; `pipeline status` says why"
-    return sentence(f"{what} is {each.state} at seq {each.seq} of {seq}", each.reason, each.remedy)
+    return join_reason(f"{what} is {each.state} at seq {each.seq} of {seq}", each.reason, each.remedy)

@@ -17,8 +17,8 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.followers import connecting, registry, row_counts
 from pipeline.followers.operating import follower_tables, status
-from pipeline.followers.registry import Follower, TableName
-from pipeline.followers.row_counts import EXACTLY, SETTINGS, Rows
+from pipeline.followers.registry import NamedTable, RegisteredFollower
+from pipeline.followers.row_counts import EXACTLY, SETTINGS, RowCount
 from pipeline.postgres import connections, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.process import supervised
@@ -38,7 +38,7 @@ SILENT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Counted:
+class WatchedTable:
     """A table of a database. `rows` None: not there, locked, or not counted yet; `estimated`: too many to count."""
 
     table: str
@@ -47,7 +47,7 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedDatabase:
     """The source, or a follower. `seq`: of the source the head of the log; of a follower what it has everything up to.
 
     `rate`: changes a second during the last looks, None at the first. `rows_reason`: why no rows are known.
@@ -62,19 +62,19 @@ class Watched:
     lag_seconds: float
     rate: float | None
     rows_reason: str | None
-    tables: list[Counted] = field(default_factory=list)
+    tables: list[WatchedTable] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Look:
+class WatchState:
     """All of them, the source first. `reason`: why the pipeline database gives none."""
 
     at: datetime
     reason: str | None = None
-    databases: list[Watched] = field(default_factory=list)
+    databases: list[WatchedDatabase] = field(default_factory=list)
 
 
-class Watch:
+class FollowersWatch:
     """Looks at all followers that are registered at the time. A context manager, from one thread.
 
     `most`: the rows of a table with more are estimated; None: all are counted.
@@ -82,43 +82,45 @@ class Watch:
 
     def __init__(self, config: Config, most: int | None = EXACTLY) -> None:
         self._config, self._most = config, most
-        self._countings = dict[str, Counting]()
+        self._countings = dict[str, RowCounter]()
         self._seqs = dict[str, deque[tuple[float, int]]]()
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> FollowersWatch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for each in self._countings.values():
             each.end()
 
-    def look(self) -> Look:
+    def look(self) -> WatchState:
         """As they are now. What does not answer is said to, and is not waited for."""
         now = datetime.now(UTC)
         try:
             dsn = self._config.database
             with connections.answering(dsn, "pipeline database", PATIENCE, name=PROGRAM, for_command=True) as pipeline:
                 found, head = registry.find(pipeline), follower_tables.newest_seq(pipeline)
-                passed = follower_tables.passed_seqs(pipeline, head)
+                passed = follower_tables.count_seqs(pipeline, head)
                 served = status.is_served(pipeline)
         except (PipelineError, psycopg.Error) as error:
-            return Look(now, connections.one_line(error))
-        return Look(
+            return WatchState(now, connections.one_line(error))
+        return WatchState(
             now, databases=[self._source(found, head, passed), *(self._follower(each, served) for each in found)]
         )
 
-    def _source(self, found: Sequence[Follower], head: int, passed: int) -> Watched:
+    def _source(self, found: Sequence[RegisteredFollower], head: int, passed: int) -> WatchedDatabase:
         tables = {table.table_oid: table for each in found for table in each.table_states}
         listed = sorted(tables.values(), key=lambda each: (each.table_schema, each.table_name))
         counting = self._counting(SOURCE, connect=partial(_connect_source, self._config), by_oid=True)
         rows, reason = counting.look(listed)
-        return Watched(SOURCE, None, None, None, head, 0, 0.0, self._rate("", passed), reason, _counted(listed, rows))
+        return WatchedDatabase(
+            SOURCE, None, None, None, head, 0, 0.0, self._rate("", passed), reason, _watched_tables(listed, rows)
+        )
 
-    def _follower(self, each: Follower, served: bool) -> Watched:
-        shown = status.shown(each, served=served)
+    def _follower(self, each: RegisteredFollower, served: bool) -> WatchedDatabase:
+        shown = status.follower_status(each, served=served)
         counting = self._counting(f"{each.id} {each.name}", partial(_connect_follower, each.name, each.dsn))
         rows, reason = counting.look(each.table_states)
-        return Watched(
+        return WatchedDatabase(
             each.name,
             shown.state,
             shown.reason,
@@ -128,12 +130,12 @@ class Watch:
             shown.lag_seconds,
             self._rate(str(each.id), each.passed_seqs),
             reason,
-            _counted(each.table_states, rows),
+            _watched_tables(each.table_states, rows),
         )
 
-    def _counting(self, name: str, connect: partial[Connection], *, by_oid: bool = False) -> Counting:
+    def _counting(self, name: str, connect: partial[Connection], *, by_oid: bool = False) -> RowCounter:
         if name not in self._countings:
-            self._countings[name] = Counting(name, connect, by_oid=by_oid, most=self._most)
+            self._countings[name] = RowCounter(name, connect, by_oid=by_oid, most=self._most)
         return self._countings[name]
 
     def _rate(self, of: str, seq: int) -> float | None:
@@ -143,13 +145,13 @@ class Watch:
         return None if len(looks) == 1 else round(max(last - first, 0) / max(ended - began, 0.001), 1)
 
 
-def _counted(tables: Sequence[TableName], found: dict[int, Rows | None]) -> list[Counted]:
+def _watched_tables(tables: Sequence[NamedTable], found: dict[int, RowCount | None]) -> list[WatchedTable]:
     """By the names that they have there."""
 
-    def one(table: TableName) -> Counted:
+    def one(table: NamedTable) -> WatchedTable:
         rows = found.get(table.table_oid)
         name = f"{table.table_schema}.{table.table_name}"
-        return Counted(name, rows.rows if rows else None, rows is not None and rows.estimated)
+        return WatchedTable(name, rows.rows if rows else None, rows is not None and rows.estimated)
 
     return [one(each) for each in tables]
 
@@ -163,7 +165,7 @@ def _connect_follower(name: str, dsn: str) -> Connection:
     return connecting.connect(name, dsn, program=PROGRAM, **options)
 
 
-class Counting:
+class RowCounter:
     """Counts rows of one database. `connect` makes a connection with `row_counts.SETTINGS`.
 
     It raises PipelineError or psycopg.Error. `most`: a table with more rows is estimated; None: all are counted.
@@ -173,15 +175,15 @@ class Counting:
         self, name: str, connect: Callable[[], Connection], *, by_oid: bool, most: int | None = row_counts.EXACTLY
     ) -> None:
         self._connect, self._by_oid, self._most = connect, by_oid, most
-        self._tables: Sequence[TableName] = ()
-        self._found = dict[int, Rows | None]()
+        self._tables: Sequence[NamedTable] = ()
+        self._found = dict[int, RowCount | None]()
         self._reason: str | None = None
         self._ended = threading.Event()
         self._began: float | None = None
         self._connection: Connection | None = None
         supervised.start_thread(f"counting {name}", self._run)
 
-    def look(self, tables: Sequence[TableName]) -> tuple[dict[int, Rows | None], str | None]:
+    def look(self, tables: Sequence[NamedTable]) -> tuple[dict[int, RowCount | None], str | None]:
         """What was found last, by the oid at the source, and why nothing is known; these tables are counted next."""
         self._tables = tables
         began, connection = self._began, self._connection

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from pipeline.followers.operating.render import styled, why
-from pipeline.followers.operating.watch import Counted, Look, Watched
+from pipeline.followers.operating.render import join_remedy, style_state
+from pipeline.followers.operating.watch import WatchedDatabase, WatchedTable, WatchState
 from pipeline.terminal import drawing
 from pipeline.terminal.drawing import Text
 
 UNKNOWN = "?"
 
 
-def sections(now: Look) -> Iterator[RenderableType]:
+def sections(now: WatchState) -> Iterator[RenderableType]:
     """The parts of that, to be printed below each other."""
     if now.reason is not None:
         yield Text(now.reason, "yellow")
@@ -29,24 +29,24 @@ def sections(now: Look) -> Iterator[RenderableType]:
         )
 
 
-def _line(each: Watched) -> list[object]:
+def _line(each: WatchedDatabase) -> list[object]:
     of_source = each.state is None
     return [
         each.name,
-        "" if each.state is None else styled(each.state),
+        "" if each.state is None else style_state(each.state),
         each.seq,
         "" if of_source else drawing.count(each.lag_seqs, "change"),
         "" if of_source else drawing.lasted(each.lag_seconds),
         None if each.rate is None else f"{each.rate:,.0f}",
-        "; ".join(part for part in (why(each.reason, each.remedy), each.rows_reason) if part),
+        "; ".join(part for part in (join_remedy(each.reason, each.remedy), each.rows_reason) if part),
     ]
 
 
-def _rows(name: str, of: Watched) -> str:
+def _rows(name: str, of: WatchedDatabase) -> str:
     found = next((each for each in of.tables if each.table == name), None)
-    return "" if found is None else shown(found)
+    return "" if found is None else format_rows(found)
 
 
-def shown(found: Counted) -> str:
+def format_rows(found: WatchedTable) -> str:
     """How many rows, with ~ where that is an estimate."""
     return UNKNOWN if found.rows is None else f"{'~' if found.estimated else ''}{found.rows:,}"

@@ -1,3 +1,3 @@
-"""The role `followers`: a process for each follower, which applies the log to it for as long as it is wanted."""
+"""The role `followers`: runs a process for each follower, which applies the log to the follower."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One follower's process: applies the log to its database, and goes on by itself after what stopped it."""
+"""One follower's process: applies the log to its database, and retries by itself after an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline import logs
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
-from pipeline.followers.running.following import Following
+from pipeline.followers.running.following import FollowerLoop
 from pipeline.followers.sharing.client import SharedLog
 from pipeline.postgres import connections, waits
 from pipeline.process.child import RETRY
@@ -23,11 +23,11 @@ from pipeline.process.signals import Stop, live_with_parent, read_settings_and_s
 logger = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-m", "pipeline.followers.running.applier_process")
-"""To start it where there is no fork server."""
+"""Starts the process if there is no fork server."""
 
 
 def main() -> int:
-    """Apply the log with the settings in the first line of standard input until told to stop; returns the status."""
+    """Apply the log with the settings in the first line of standard input until told to stop; returns the exit code."""
     given, line = read_settings_and_socket()
     if given is None:
         return RETRY
@@ -48,16 +48,16 @@ def main() -> int:
     return 0
 
 
-def _run(config: Config, follower: int, called: str, line: socket.socket | None, stop: Stop) -> None:
-    setproctitle(f"pipeline: follower {called}")
-    name = "pipeline applier"
+def _run(config: Config, follower: int, name: str, line: socket.socket | None, stop: Stop) -> None:
+    setproctitle(f"pipeline: follower {name}")
+    program = "pipeline applier"
     with (
-        connections.connect(config.database, "pipeline database", name=name) as log,
-        connections.connect(config.database, "pipeline database", name=f"{name} state") as state,
+        connections.connect(config.database, "pipeline database", name=program) as log,
+        connections.connect(config.database, "pipeline database", name=f"{program} state") as state,
     ):
         try:
             shared = SharedLog(line) if line is not None else None
-            Following(config, log, state, follower, called, shared).run(stop)
+            FollowerLoop(config, log, state, follower, name, shared).run(stop)
         except psycopg.Error as error:
             if connections.is_ours(error):
                 raise

@@ -1,4 +1,4 @@
-"""Copies tables of a follower anew, in a thread beside its applier, which goes on with the other tables meanwhile."""
+"""Copies tables of a follower again in a thread, while its applier applies the log to the other tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pipeline.followers.copying.copies import RequestedCopy
 from pipeline.followers.copying.replacements import TableReplacements
 from pipeline.followers.copying.source_tables import CopyDelayedError
 from pipeline.followers.copying.table_copies import REST_SECONDS, CopyInterruptedError
-from pipeline.followers.registry import Follower, FollowerTable, Note, TableName
+from pipeline.followers.registry import FollowerTable, NamedTable, RegisteredFollower, TableNote
 from pipeline.followers.running import beginning
 from pipeline.followers.schema_changes import changed_types, form_adjustments, partitions
 from pipeline.followers.schema_changes.copied_types import CopiedTypes
@@ -43,8 +43,8 @@ FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 _PROGRAM = "pipeline copier"
 
 
-class Copier:
-    """Of one follower. The thread runs while there is something to copy, with connections of its own."""
+class TableCopier:
+    """Copies tables of one follower. Its thread has its own connections and runs while tables must be copied."""
 
     def __init__(self, config: Config, follower: int, name: str) -> None:
         """`follower`: the id of its row."""
@@ -52,24 +52,24 @@ class Copier:
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
         self._sessions: list[Connection] = []
-        self._tables: Sequence[TableName] = ()
+        self._tables: Sequence[NamedTable] = ()
         self._delays = dict[int, float]()
         self._not_before = dict[int, float]()
-        self._said = dict[int, Note | None]()
-        self._note_of: Callable[[PipelineError | psycopg.Error, TableName], Note]
-        self.refused = dict[TableName, Note]()
-        """Tables that are in no copy now, as something there needs to be done first."""
+        self._notes = dict[int, TableNote | None]()
+        self._note_of: Callable[[PipelineError | psycopg.Error, NamedTable], TableNote]
+        self.refused = dict[NamedTable, TableNote]()
+        """Tables that cannot be copied until a user acts, and why."""
         self.placed = 0
-        """How many copies have taken their place."""
+        """The number of copies that have replaced their tables."""
 
-    def __enter__(self) -> Copier:
+    def __enter__(self) -> TableCopier:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def ensure(self, tables: Sequence[TableName]) -> None:
-        """Let it run, unless it does, or has failed just now. `tables`: those that are to be copied."""
+    def ensure(self, tables: Sequence[NamedTable]) -> None:
+        """Start the thread, unless it runs or has failed just now. `tables`: the tables to copy."""
         self._tables = tables
         if (self._thread is None or not self._thread.is_alive()) and time.monotonic() >= self._not_before.get(0, 0):
             self._stopped.clear()
@@ -77,7 +77,7 @@ class Copier:
             self._thread.start()
 
     def stop(self) -> None:
-        """Let it end, and wait for that; the copy that was being made is as if it had not begun."""
+        """End the thread and wait for its end; the copy that it was making is dropped."""
         self._stopped.set()
         until = time.monotonic() + LEAVE_SECONDS
         while self._thread is not None and self._thread.is_alive() and time.monotonic() < until:
@@ -90,7 +90,7 @@ class Copier:
     def _run(self) -> None:
         try:
             self._copy()
-            self._forgive(0)
+            self._reset_delay(0)
         except CopyInterruptedError:
             pass
         except (PipelineError, psycopg.Error) as error:
@@ -102,125 +102,125 @@ class Copier:
             self._delay(0)
 
     def _copy(self) -> None:
-        """Until nothing is to be copied any more. Raises CopyInterruptedError, and what ends its connections."""
+        """Copy until no table is left. Raises CopyInterruptedError, and any error that ends a connection."""
         dsn = self._config.database
         with self._session(connections.connect(dsn, "pipeline database", name=_PROGRAM)) as log:
             try:
-                self._copy_all(log, self._found(log))
+                self._copy_all(log, self._registered(log))
             except (PipelineError, psycopg.Error) as error:
-                if self._goes_on() and not log.broken:
+                if self._may_continue() and not log.broken:
                     for table in self._tables:
-                        self._say(log, table, Note(f"cannot be copied: {connections.one_line(error)}"))
+                        self._report(log, table, TableNote(f"cannot be copied: {connections.one_line(error)}"))
                 raise
 
-    def _copy_all(self, log: Connection, found: Follower) -> None:
+    def _copy_all(self, log: Connection, registered: RegisteredFollower) -> None:
         config = self._config
-        there = beginning.applier_session(found, _PROGRAM)
+        there = beginning.applier_session(registered, _PROGRAM)
         with self._session(there) as follower, self._session(beginning.connect_source(config)) as source:
-            renames = beginning.renames(config, lambda: self._found(log))
+            renames = beginning.make_renames(config, lambda: self._registered(log))
             self._note_of = lambda error, table: refusals.note_of(error, follower, source, table.table_oid)
-            types = CopiedTypes(log, found, renames, applies=True)
+            types = CopiedTypes(log, registered, renames, applies=True)
 
-            def make_missing(table: TableName) -> None:
-                if found.schema_mode == "create":
-                    with beginning.plain_session(found) as session:
-                        here = beginning.current_position(session, found)
+            def make_missing(table: NamedTable) -> None:
+                if registered.schema_mode == "create":
+                    with beginning.plain_session(registered) as session:
+                        here = beginning.current_position(session, registered)
                         missing_tables.make_whole(source, config.source_reading, session, here, table)
                 types.bring(source, follower, table.table_oid)
 
             replacements = TableReplacements(
                 log,
                 follower,
-                beginning.source_tables(config, log, found)(source),
-                found,
+                beginning.source_tables(config, log, registered)(source),
+                registered,
                 EventsTable.parse(config.events_table),
-                go_on=self._goes_on,
-                say=lambda table, reason: self._say(log, table, Note(reason) if reason else None),
+                go_on=self._may_continue,
+                say=lambda table, reason: self._report(log, table, TableNote(reason) if reason else None),
                 make_missing=make_missing,
                 require_types=lambda table: types.require_same(source, follower, table.table_oid),
-                fit=partial(form_adjustments.find, log, follower, source, found),
+                fit=partial(form_adjustments.find, log, follower, source, registered),
                 renaming=renames,
             )
 
-            def make(table: TableName, anew: RequestedCopy) -> None:
-                _require_settled(log, follower, found, renames, table)
-                _finish(self._session, follower, found, table)
-                with changed_types.following_types(config, log, follower, found):
+            def make(table: NamedTable, anew: RequestedCopy) -> None:
+                _require_settled(log, follower, registered, renames, table)
+                _finish(self._session, follower, registered, table)
+                with changed_types.following_types(config, log, follower, registered):
                     replacements.make(table, anew)
 
             while pending := self._pending(log, follower, replacements):
                 if not any(self._is_made(log, make, table, anew) for table, anew in pending):
                     self._stopped.wait(REST_SECONDS)
-                if not self._goes_on():
+                if not self._may_continue():
                     raise CopyInterruptedError
 
     def _pending(
         self, log: Connection, follower: Connection, replacements: TableReplacements
-    ) -> list[tuple[TableName, RequestedCopy]]:
-        tables = beginning.called(follower, self._found(log))
+    ) -> list[tuple[NamedTable, RequestedCopy]]:
+        tables = beginning.table_names(follower, self._registered(log))
         return [(tables[each.oid], each) for each in replacements.requested() if each.oid in tables]
 
     def _is_made(
-        self, log: Connection, make: Callable[[TableName, RequestedCopy], None], table: TableName, anew: RequestedCopy
+        self, log: Connection, make: Callable[[NamedTable, RequestedCopy], None], table: NamedTable, anew: RequestedCopy
     ) -> bool:
-        """Make a copy, where it is time; what is in the way of it is in the way of no other."""
+        """Copy a table, if its delay is over; returns True if it was copied. Its errors do not stop other tables."""
         oid = table.table_oid
         if time.monotonic() < self._not_before.get(oid, 0):
             return False
         try:
             make(table, anew)
         except CopyDelayedError as error:
-            self._say(log, table, Note(str(error)))
+            self._report(log, table, TableNote(str(error)))
             return False
         except ApplierOvertakenError:
             return False
         except (StatementRefusedError, FollowerError) as error:
-            self._failed(log, table, error)
+            self._report_failure(log, table, error)
             return False
         except psycopg.Error as error:
-            if not self._goes_on():
+            if not self._may_continue():
                 raise CopyInterruptedError from error
             if connections.is_gone(error) or connections.is_ours(error):
                 raise
-            self._failed(log, table, error)
+            self._report_failure(log, table, error)
             return False
-        self._forgive(oid)
+        self._reset_delay(oid)
         self.placed += 1
         extra = {"action": "follower.copied"}
-        logger.info("%s: table %s.%s was copied anew", self._name, table.table_schema, table.table_name, extra=extra)
+        logger.info("%s: table %s.%s was copied again", self._name, table.table_schema, table.table_name, extra=extra)
         return True
 
-    def _failed(self, log: Connection, table: TableName, error: PipelineError | psycopg.Error) -> None:
-        if not self._goes_on():
+    def _report_failure(self, log: Connection, table: NamedTable, error: PipelineError | psycopg.Error) -> None:
+        if not self._may_continue():
             raise CopyInterruptedError
         is_passing = isinstance(error, psycopg.Error) and refusals.is_passing(error)
         note = self._note_of(error, table)
-        self._say(log, table, replace(note, state=None) if is_passing else note)
+        self._report(log, table, replace(note, state=None) if is_passing else note)
         self._delay(table.table_oid)
 
-    def _found(self, log: Connection) -> Follower:
+    def _registered(self, log: Connection) -> RegisteredFollower:
         found = next((each for each in registry.find(log, self._name) if each.id == self._id), None)
         if found is None:
             raise CopyInterruptedError
         return found
 
-    def _say(self, log: Connection, table: TableName, note: Note | None) -> None:
-        """Say that it is copied, and why it waits or is stopped, once."""
-        if table.table_oid in self._said and self._said[table.table_oid] == note:
+    def _report(self, log: Connection, table: NamedTable, note: TableNote | None) -> None:
+        """Report once that a table is being copied, and why it waits or is stopped."""
+        if table.table_oid in self._notes and self._notes[table.table_oid] == note:
             return
-        said = FollowerTable.of(table, "copying", note)
-        registry.report_tables(log, self._id, [said])
-        self._said[table.table_oid] = note
+        row = FollowerTable.of(table, "copying", note)
+        registry.store_table_states(log, self._id, [row])
+        self._notes[table.table_oid] = note
         self.refused = {each: why for each, why in self.refused.items() if each.table_oid != table.table_oid}
         if note is not None:
-            self.refused |= {table: note} if said.state == "stopped" else {}
+            self.refused |= {table: note} if row.state == "stopped" else {}
             extra = {"action": "follower.copy_waits"}
             name, reason = f"{table.table_schema}.{table.table_name}", note.reason
             logger.info("%s: table %s %s", self._name, name, reason, extra=extra)
 
     @contextmanager
     def _session(self, connection: Connection) -> Iterator[Connection]:
-        """One of which `stop` ends what it waits for."""
+        """Use a session whose statement `stop` cancels."""
         self._sessions.append(connection)
         try:
             with connection:
@@ -228,41 +228,41 @@ class Copier:
         finally:
             self._sessions.remove(connection)
 
-    def _goes_on(self) -> bool:
+    def _may_continue(self) -> bool:
         return not self._stopped.is_set()
 
     def _delay(self, of: int) -> None:
-        """`of`: a table, or 0 for all of it."""
+        """Delay the next attempt. `of`: a table's oid, or 0 for the whole thread."""
         delay = self._delays.get(of, FIRST_DELAY)
         self._not_before[of], self._delays[of] = time.monotonic() + delay, min(2 * delay, LONGEST_DELAY)
 
-    def _forgive(self, of: int) -> None:
+    def _reset_delay(self, of: int) -> None:
         self._delays.pop(of, None)
         self._not_before.pop(of, None)
 
 
 def _require_settled(
-    log: Connection, follower: Connection, found: Follower, renames: TableRenames, table: TableName
+    log: Connection, follower: Connection, registered: RegisteredFollower, renames: TableRenames, table: NamedTable
 ) -> None:
-    """Raises FollowedTablesChangedError if tables have other names by now, CopyDelayedError where the table is still a
+    """Raise FollowedTablesChangedError if tables have other names by now, CopyDelayedError if the table is still a
     partition.
     """
     if renames.follow_missing_tables(log, follower):
-        raise FollowedTablesChangedError(f"tables of follower {found.name} are called otherwise, or were dropped")
-    if not partitions.detach_before_copy(log, follower, found, table, renames.called(follower).values()):
+        raise FollowedTablesChangedError(f"tables of follower {registered.name} were renamed or dropped")
+    if not partitions.detach_before_copy(log, follower, registered, table, renames.called(follower).values()):
         raise CopyDelayedError("is still a partition of another table where the follower is")
 
 
 def _finish(
     entered: Callable[[Connection], AbstractContextManager[Connection]],
     follower: Connection,
-    found: Follower,
-    table: TableName,
+    registered: RegisteredFollower,
+    table: NamedTable,
 ) -> None:
-    """Make what is left of a table that its first copy could not have. Raises FollowerError."""
-    here = beginning.current_position(follower, found)
+    """Create the keys, indexes and checks of a table that failed after its first copy. Raises FollowerError."""
+    here = beginning.current_position(follower, registered)
     if table.table_oid in pending_statements.unfinished_tables(follower, here):
-        with entered(beginning.plain_session(found)) as session:
+        with entered(beginning.plain_session(registered)) as session:
             for error in pending_statements.finish(session, here, {table.table_oid: table}).values():
                 raise error
 

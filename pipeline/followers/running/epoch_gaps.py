@@ -1,4 +1,4 @@
-"""Where the source's history restarted, and what was changed between is not in the log: a follower would miss it."""
+"""Finds gaps: epochs of the source before which changes were made that the log lacks, so a follower must stop."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.errors import DatabaseUnavailableError
-from pipeline.followers.applying.copied import Copied
-from pipeline.followers.applying.passes import Gap
-from pipeline.followers.applying.position import Position
-from pipeline.followers.registry import Follower
+from pipeline.followers.applying.copied import SnapshotCopy
+from pipeline.followers.applying.passes import EpochGap
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.registry import RegisteredFollower
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
-_ROOM = "followers.running"
+_FOLDER = "followers.running"
 _NAMED = 3
-"""So many tables are named."""
+"""At most this many tables are named in a message."""
 
 
 @dataclass(frozen=True)
 class _Crossing:
-    """A table at the beginning of an epoch."""
+    """A table at the beginning of an epoch.
+
+    `compared`: it is compared with the log in that epoch; `pending`: the server will decide that soon.
+    """
 
     epoch: int
     reason: str
@@ -36,36 +39,45 @@ class _Crossing:
 
 
 @dataclass(frozen=True)
-class Compared:
-    """A table that is compared with the log, or was, since this epoch began. `right_from`: a seq; None: not yet."""
+class LogComparison:
+    """A comparison of a table with the log since this epoch began. `right_from`: seq from which the log is right.
+
+    None: the comparison has not ended.
+    """
 
     table_oid: int
     epoch: int
     right_from: int | None
 
 
-def unknown(log: Connection, found: Follower, copies: Mapping[int, Copied | None]) -> list[int]:
-    """Tables, by oid, that have to be copied anew after a gap, since the log cannot say which of their rows are gone.
+def find_unknown_deletes(
+    log: Connection, registered: RegisteredFollower, copies: Mapping[int, SnapshotCopy | None]
+) -> list[int]:
+    """Return oids of tables that must be copied again, because the log does not know rows deleted in a gap.
 
-    Not those that were copied after it. `copies`: by oid.
+    Tables that were copied after the gap are left out. `copies`: by oid.
     """
-    oids = [each.table_oid for each in found.table_states]
-    values = {"source": found.source_id, "since": found.made_at, "oids": oids}
-    epochs = log.execute(statement(_ROOM, "unknown_deletes"), values).fetchall()
+    oids = [each.table_oid for each in registered.table_states]
+    values = {"source": registered.source_id, "since": registered.made_at, "oids": oids}
+    epochs = log.execute(statement(_FOLDER, "unknown_deletes"), values).fetchall()
     return [oid for oid, epoch in epochs if (copy := copies.get(oid)) is None or copy.source_epoch < epoch]
 
 
-def first(
-    log: Connection, found: Follower, names: Mapping[int, str], here: Position, copies: Mapping[int, Copied | None]
-) -> Gap | None:
-    """Before which epoch it has to stop, since a table lacks what comes between; None where it may go on.
+def find_first(
+    log: Connection,
+    registered: RegisteredFollower,
+    names: Mapping[int, str],
+    here: FollowerPosition,
+    copies: Mapping[int, SnapshotCopy | None],
+) -> EpochGap | None:
+    """Return the first gap after the position that the follower must not cross; None if there is none.
 
-    `names`, `copies`: of its tables, by oid. Raises DatabaseUnavailableError where it is not known yet which of them
-    are compared.
+    `names`, `copies`: of its tables, by oid. Raises DatabaseUnavailableError if the server has yet to decide what it
+    compares.
     """
-    values = {"source": found.source_id, "epoch": here.source_epoch, "oids": list(names)}
-    crossings = queries.rows(log, _Crossing, statement(_ROOM, "epoch_gaps"), values)
-    lacking = [each for each in crossings if not _is_crossed(each, found, here, copies.get(each.table_oid))]
+    values = {"source": registered.source_id, "epoch": here.source_epoch, "oids": list(names)}
+    crossings = queries.rows(log, _Crossing, statement(_FOLDER, "epoch_gaps"), values)
+    lacking = [each for each in crossings if not _is_crossed(each, registered, here, copies.get(each.table_oid))]
     if not lacking:
         return None
     epoch = lacking[0].epoch
@@ -76,35 +88,37 @@ def first(
         )
     keyed = [names[each.table_oid] for each in of_first if each.keyed]
     others = [names[each.table_oid] for each in of_first if not each.keyed]
-    remedy = _resync(found, keyed + others) if others else _compare(keyed)
-    return Gap(epoch, of_first[0].reason, _some(keyed + others), remedy)
+    remedy = _resync(registered, keyed + others) if others else _compare(keyed)
+    return EpochGap(epoch, of_first[0].reason, _first_names(keyed + others), remedy)
 
 
-def _is_crossed(each: _Crossing, found: Follower, here: Position, copy: Copied | None) -> bool:
-    """Whether a table has what was changed before the epoch, or will have it from the log."""
+def _is_crossed(
+    each: _Crossing, registered: RegisteredFollower, here: FollowerPosition, copy: SnapshotCopy | None
+) -> bool:
+    """Return True if a table has the changes made before the epoch, or will get them from the log."""
     if copy is not None and copy.source_epoch >= each.epoch:
         return True
-    declared = found.copy == "none" and here.seq == found.made_seq and each.started_at <= found.made_at
+    declared = registered.copy == "none" and here.seq == registered.made_seq and each.started_at <= registered.made_at
     return declared or (each.compared and each.keyed)
 
 
-def _resync(found: Follower, names: list[str]) -> str:
-    """A comparison does not tell which rows of a table without a key were deleted."""
+def _resync(registered: RegisteredFollower, names: list[str]) -> str:
+    """Return the remedy if a table has no key: a comparison cannot find its deleted rows."""
     listed = " ".join(map(shlex.quote, names)) if len(names) <= _NAMED else "'*'"
-    return f"copy anew what lacks something: `pipeline followers resync {found.name} {listed}`"
+    return f"copy these tables again: `pipeline followers resync {registered.name} {listed}`"
 
 
 def _compare(keyed: list[str]) -> str:
     commands = ", ".join(f"`pipeline backfill start {table} --differences`" for table in keyed[:_NAMED])
-    return f"compare with the log what it lacks, then it goes on by itself: {commands}"
+    return f"compare these tables with the log, then the follower continues by itself: {commands}"
 
 
-def _some(names: list[str]) -> str:
+def _first_names(names: list[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 
 
-def compared(log: Connection, source: uuid.UUID) -> dict[int, Compared]:
-    """Those of this source, by the table's oid."""
-    found = queries.rows(log, Compared, statement(_ROOM, "compared_tables"), {"source": source})
+def find_comparisons(log: Connection, source: uuid.UUID) -> dict[int, LogComparison]:
+    """Return the comparisons of this source by the table's oid."""
+    found = queries.rows(log, LogComparison, statement(_FOLDER, "compared_tables"), {"source": source})
     return {each.table_oid: each for each in found}

@@ -1,6 +1,6 @@
-"""What an applier does while its follower is wanted: apply, wait for more, stop before what cannot be applied.
+"""The applier's loop: applies the log to one follower, waits for more, and stops before a change that it cannot apply.
 
-Nothing ends it but the end of its follower's row: what stopped it is tried again, later and later, so that it goes on
+The loop ends only if the follower is removed. After an error it tries again with growing delays, so that it continues
 by itself once the cause is gone.
 """
 
@@ -27,15 +27,16 @@ from pipeline.errors import (
 )
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
-from pipeline.followers.applying.applier import Applier
-from pipeline.followers.applying.followed_tables import Wanted
-from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.upcoming import Shared
+from pipeline.followers.applying.applier import LogApplier
+from pipeline.followers.applying.copied import SnapshotCopy
+from pipeline.followers.applying.followed_tables import TableToFollow
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.upcoming import SharedReader
 from pipeline.followers.copying import log_progress
 from pipeline.followers.copying.table_copies import CopyInterruptedError
-from pipeline.followers.registry import Follower, FollowerTable, Note, Report, TableName
+from pipeline.followers.registry import ApplierReport, FollowerTable, NamedTable, RegisteredFollower, TableNote
 from pipeline.followers.running import beginning, lost_log, remedies
-from pipeline.followers.running.copier import Copier
+from pipeline.followers.running.copier import TableCopier
 from pipeline.followers.running.joined_partitions import PartitionNews
 from pipeline.followers.schema_changes import changed_types
 from pipeline.followers.schema_changes.changes import SchemaChanges
@@ -50,15 +51,15 @@ from pipeline.process.signals import Stop
 logger = logging.getLogger(__name__)
 
 REPORT_SECONDS = 0.5
-"""How often it is stored how far the follower is, and looked whether it is still wanted."""
+"""Seconds between two reports of the follower's position; each report also checks if a user paused the follower."""
 IDLE_SECONDS = 1.0
-"""How long to wait for a notification of new events."""
+"""Seconds to wait for a notification of new events."""
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
-"""Seconds before what stopped it is tried again; each failure in a row doubles them."""
+"""Seconds before an attempt after an error; each failure in a row doubles them."""
 
 
-class Following:
-    """One follower. `log` is read; over `state` it is stored how the follower is, and heard that there is more."""
+class FollowerLoop:
+    """Runs one follower. `log`: reads events; `state`: stores reports and listens for new events."""
 
     def __init__(
         self,
@@ -67,20 +68,20 @@ class Following:
         state: Connection,
         follower: int,
         name: str,
-        shared: Shared | None = None,
+        shared: SharedReader | None = None,
     ) -> None:
-        """`follower`: the id of its row, which another one of that name would not have. `shared`: as for an applier."""
+        """`follower`: the id of its row; a later follower of that name has another. `shared`: see `LogApplier`."""
         self._config, self._log, self._state, self._id, self._name = config, log, state, follower, name
         self._shared = shared
-        self._said: Report | None = None
-        self._said_at = 0.0
-        self._delay, self._pause, self._is_in_log = FIRST_DELAY, FIRST_DELAY, False
-        self._said_tables = dict[int, FollowerTable]()
-        self._copier = Copier(config, follower, name)
+        self._last_report: ApplierReport | None = None
+        self._reported_at = 0.0
+        self._delay, self._pause, self._is_checked = FIRST_DELAY, FIRST_DELAY, False
+        self._reported_tables = dict[int, FollowerTable]()
+        self._copier = TableCopier(config, follower, name)
         self._news = PartitionNews(log)
 
     def run(self, stop: Stop) -> None:
-        """Until told to stop, or until the follower was removed. Raises psycopg.Error of the pipeline database."""
+        """Run until told to stop, or until the follower is removed. Raises psycopg.Error of the pipeline database."""
         self._state.execute(f"listen {CHANNEL}".encode())
         with self._copier:
             self._run(stop)
@@ -89,7 +90,7 @@ class Following:
         while not stop and (found := self._find()) is not None:
             if found.wanted == "paused":
                 self._copier.stop()
-                self._say(Report("paused"))
+                self._report(ApplierReport("paused"))
                 stop.wait(IDLE_SECONDS)
                 continue
             try:
@@ -99,214 +100,232 @@ class Following:
                     connections.is_ours(error) or self._log.broken or self._state.broken
                 ):
                     raise
-                # Whoever moved the position may have taken away what was in the way; a lock may be free at any moment.
+                # The session that moved the position may have removed the obstacle; a lock may be free at any moment.
                 if isinstance(error, ApplierOvertakenError | TableLockedError):
                     self._delay = FIRST_DELAY
-                self._stopped(found, error)
-                self._rest(stop)
+                self._report_error(found, error)
+                self._wait_to_retry(stop)
 
-    def _find(self) -> Follower | None:
+    def _find(self) -> RegisteredFollower | None:
         return next((each for each in registry.find(self._state, self._name) if each.id == self._id), None)
 
-    def _follow(self, found: Follower, stop: Stop) -> None:
-        """While it is wanted. Raises what stops it."""
-        with beginning.applier_session(found) as follower:
+    def _follow(self, registered: RegisteredFollower, stop: Stop) -> None:
+        """Copy and apply in one session with the follower, while it is not paused. Raises any error that stops it."""
+        with beginning.applier_session(registered) as follower:
             position.install(follower)
-            beginning.begin(self._log, follower, found)
-            renames = beginning.renames(self._config, lambda: found)
+            beginning.begin(self._log, follower, registered)
+            renames = beginning.make_renames(self._config, lambda: registered)
             if renames.follow_missing_tables(self._state, follower):
                 return
-            changed_types.remember_labels(self._config, follower, found)
+            changed_types.remember_labels(self._config, follower, registered)
             try:
-                with changed_types.following_types(self._config, self._log, follower, found):
-                    self._copy(follower, found, stop)
+                with changed_types.following_types(self._config, self._log, follower, registered):
+                    self._copy(follower, registered, stop)
             except (CopyInterruptedError, FollowedTablesChangedError):
                 return
-            self._apply(follower, found, renames, stop)
+            self._apply(follower, registered, renames, stop)
 
-    def _copy(self, follower: Connection, found: Follower, stop: Stop) -> None:
-        """Copy the tables that need it. Raises CopyInterruptedError if no copy is wanted now, and what stops a copy."""
-
+    def _copy(self, follower: Connection, registered: RegisteredFollower, stop: Stop) -> None:
+        """Copy the tables that are not copied yet. Raises CopyInterruptedError if paused, and any error of a copy."""
         one_at_a_time = threading.Lock()
 
-        def say(table: TableName, note: Note | None) -> None:
+        def say(table: NamedTable, note: TableNote | None) -> None:
             with one_at_a_time:
-                self._say_table(table, "copying", note)
+                self._report_table(table, "copying", note)
 
         def go_on() -> bool:
             with one_at_a_time:
-                return not stop and self._is_wanted(Report("copying"))
+                return not stop and self._may_continue(ApplierReport("copying"))
 
-        self._copier.refused |= beginning.copy(self._config, self._log, follower, found, stop, go_on, say)
+        self._copier.refused |= beginning.copy_tables(self._config, self._log, follower, registered, stop, go_on, say)
 
-    def _apply(self, follower: Connection, found: Follower, renames: TableRenames, stop: Stop) -> None:
-        """Until it is not wanted any more, or its tables are others than they were: then it begins anew from there."""
+    def _apply(self, follower: Connection, registered: RegisteredFollower, renames: TableRenames, stop: Stop) -> None:
+        """Apply the log until the follower is paused or its tables change; then `_follow` begins again."""
         self._news.begin()
-        here = beginning.current_position(follower, found)
-        if beginning.want_unknown(self._log, follower, found, here):
+        here = beginning.current_position(follower, registered)
+        if beginning.request_unknown_copies(self._log, follower, registered, here):
             return
-        changed_types.remember_labels(self._config, follower, found)
-        looked = PartitionChanges(self._config, self._log, follower, found, renames.called(follower))
-        wanted = beginning.wanted_tables(self._log, follower, found, here, looked)
-        changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted, renames, looked)
+        changed_types.remember_labels(self._config, follower, registered)
+        looked = PartitionChanges(self._config, self._log, follower, registered, renames.called(follower))
+        wanted = beginning.wanted_tables(self._log, follower, registered, here, looked)
+        changes = SchemaChanges(self._config, self._log, self._state, follower, registered, wanted, renames, looked)
         try:
-            if not self._is_in_log:  # once for this session with the log
+            if not self._is_checked:  # once for this session with the log
                 lost_log.require_in_log(self._log, here)
-                self._is_in_log = True
+                self._is_checked = True
             changes.request_copies()
-            self._apply_to(follower, found, here, wanted, changes, stop)
+            self._apply_to(follower, registered, here, wanted, changes, stop)
         except FollowedTablesChangedError:
             self._delay = FIRST_DELAY
         except (CursorExpiredError, NotFollowableError, StatementRefusedError) as error:
-            if not _is_mended(error, self._log, follower, found, changes):
+            if not _is_resolved(error, self._log, follower, registered, changes):
                 raise
 
     def _apply_to(
         self,
         follower: Connection,
-        found: Follower,
-        here: Position,
-        wanted: Mapping[int, Wanted],
+        registered: RegisteredFollower,
+        here: FollowerPosition,
+        wanted: Mapping[int, TableToFollow],
         changes: SchemaChanges,
         stop: Stop,
     ) -> None:
-        """Until it is not wanted any more, or is past its last copy: then nothing is left out any longer."""
+        """Apply the log to these tables until the follower is paused, its tables change, or it passed all copies."""
         copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
-        settling = beginning.settling(self._log, follower, found)
-        anew = [table for oid, table in beginning.called(follower, found).items() if oid not in wanted]
-        with closing(self._applier(follower, found, wanted, changes)) as applier:
-            if applier.position.generation != here.generation:  # what is wanted may be of before that
+        settling = beginning.unsettled_tables(self._log, follower, registered)
+        anew = [table for oid, table in beginning.table_names(follower, registered).items() if oid not in wanted]
+        with closing(self._applier(follower, registered, wanted, changes)) as applier:
+            if applier.position.generation != here.generation:  # `wanted` may be of an earlier generation
                 return
-            self._say_tables(wanted, {*copied, *settling}, anew, settling, changes)
+            self._report_tables(wanted, {*copied, *settling}, anew, settling, changes)
             if anew:
                 self._copier.ensure(anew)
-            # What stopped it is still in the way until something was applied, or there is nothing left to apply.
+            # Report progress only after this first call: an obstacle of the last attempt may still be in the way.
             applied = applier.apply()
-            while not stop and self._is_wanted(
-                remedies.progress(applier.position, bool(wanted), bool(copied or settling), anew, self._copier.refused)
+            has_copies = bool(copied or settling)
+            while not stop and self._may_continue(
+                remedies.progress_report(applier.position, bool(wanted), has_copies, anew, self._copier.refused)
             ):
                 if anew:
                     self._copier.ensure(anew)
                 if applied is None:
-                    self._hear()
-                    position.require(follower, applier.position)
-                    if settling and beginning.settling(self._log, follower, found) != settling:
+                    self._wait_for_events()
+                    position.require_unmoved(follower, applier.position)
+                    if settling and beginning.unsettled_tables(self._log, follower, registered) != settling:
                         return
-                    self._say_tables(wanted, {*copied, *settling}, anew, settling, changes)
+                    self._report_tables(wanted, {*copied, *settling}, anew, settling, changes)
                 else:
                     self._delay = FIRST_DELAY
                     logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
                 applied = applier.apply()
                 changes.inheritance.follow_due(applier.position)
-                is_past = bool(copied) and not log_progress.outstanding(self._log, applier.position, copied)
-                if is_past or self._news.has_come() or changes.partition_changes.follow_due(applier.position, wanted):
+                if self._must_restart(changes, applier.position, wanted, copied):
                     return
 
+    def _must_restart(
+        self,
+        changes: SchemaChanges,
+        here: FollowerPosition,
+        wanted: Mapping[int, TableToFollow],
+        copied: Mapping[int, SnapshotCopy],
+    ) -> bool:
+        """Return True if the position has passed all copies, or if partitions of the tables have changed."""
+        if copied and not log_progress.outstanding(self._log, here, copied):
+            return True
+        return self._news.has_come() or changes.partition_changes.follow_due(here, wanted)
+
     def _applier(
-        self, follower: Connection, found: Follower, wanted: Mapping[int, Wanted], changes: SchemaChanges
-    ) -> Applier:
-        applier = Applier(
+        self,
+        follower: Connection,
+        registered: RegisteredFollower,
+        wanted: Mapping[int, TableToFollow],
+        changes: SchemaChanges,
+    ) -> LogApplier:
+        database = self._config.database
+        applier = LogApplier(
             self._log,
             follower,
-            found.source_id,
-            found.name,
+            registered.source_id,
+            registered.name,
             wanted,
             events_table=EventsTable.parse(self._config.events_table),
-            connect=self._connect,
+            connect=partial(connections.connect, database, "pipeline database", name="pipeline applier ahead"),
             shared=self._shared,
             on_history=changes.request_copies,
             bound_of=partial(ask_partition_bounds, self._config),
-            gap=beginning.gap(self._log, follower, found, wanted),
+            gap=beginning.next_gap(self._log, follower, registered, wanted),
         )
-        changes.request_copies()  # once more: what came before the applier has read its tables is no growth for it
+        changes.request_copies()  # again: changes from before the applier read its tables are not new to it
         return applier
 
-    def _connect(self) -> Connection:
-        """To read ahead of what is written."""
-        return connections.connect(self._config.database, "pipeline database", name="pipeline applier ahead")
-
-    def _say_tables(
+    def _report_tables(
         self,
-        wanted: Mapping[int, Wanted],
+        wanted: Mapping[int, TableToFollow],
         copying: Collection[int],
-        anew: Sequence[TableName],
-        settling: Mapping[int, Note],
+        anew: Sequence[NamedTable],
+        settling: Mapping[int, TableNote],
         changes: SchemaChanges,
     ) -> None:
         for table in anew:
-            self._say_table(table, "copying", self._copier.refused.get(table))
+            self._report_table(table, "copying", self._copier.refused.get(table))
         notes = {**changes.notes(), **settling}
         for oid, each in wanted.items():
-            table = TableName(oid, each.schema, each.name)
-            self._say_table(table, "copying" if oid in copying else "following", notes.get(oid))
+            table = NamedTable(oid, each.schema, each.name)
+            self._report_table(table, "copying" if oid in copying else "following", notes.get(oid))
 
-    def _is_wanted(self, said: Report) -> bool:
-        """Say how far it is, and look whether somebody wants something else; both now and then."""
-        if time.monotonic() < self._said_at + REPORT_SECONDS:
+    def _may_continue(self, report: ApplierReport) -> bool:
+        """Store this report and return False if the follower was paused or removed; at most every REPORT_SECONDS."""
+        if time.monotonic() < self._reported_at + REPORT_SECONDS:
             return True
-        self._say(said)
+        self._report(report)
         found = self._find()
         return found is not None and found.wanted == "running"
 
-    def _say_table(self, table: TableName, state: str, note: Note | None = None) -> None:
-        """Say what is with a table, once."""
-        said = FollowerTable.of(table, state, note)
-        if self._said_tables.get(table.table_oid) != said:
-            registry.report_tables(self._state, self._id, [said])
-            self._said_tables[table.table_oid] = said
+    def _report_table(self, table: NamedTable, state: str, note: TableNote | None = None) -> None:
+        """Store the state of a table, if it has changed."""
+        row = FollowerTable.of(table, state, note)
+        if self._reported_tables.get(table.table_oid) != row:
+            registry.store_table_states(self._state, self._id, [row])
+            self._reported_tables[table.table_oid] = row
             if note is not None:
                 extra = {"action": "follower.copy_waits" if state == "copying" else "follower.divided"}
                 name = f"{table.table_schema}.{table.table_name}"
                 logger.info("%s: table %s: %s", self._name, name, note.reason, extra=extra)
 
-    def _hear(self) -> None:
-        """Wait for new events, or for a while."""
+    def _wait_for_events(self) -> None:
+        """Wait for new events, at most IDLE_SECONDS."""
         for _ in self._state.notifies(timeout=IDLE_SECONDS, stop_after=1):
             pass
 
-    def _say(self, said: Report) -> None:
-        registry.report(self._state, self._id, said)
-        if self._said is not None and (said.state, said.reason) != (self._said.state, self._said.reason):
-            log = logger.info if said.state in ("following", "copying", "paused") else logger.warning
-            log("%s: %s", self._name, said.reason or said.state, extra={"action": f"follower.{said.state}"})
-        self._said, self._said_at = said, time.monotonic()
+    def _report(self, report: ApplierReport) -> None:
+        registry.store_report(self._state, self._id, report)
+        if self._last_report is not None and (report.state, report.reason) != (
+            self._last_report.state,
+            self._last_report.reason,
+        ):
+            log = logger.info if report.state in ("following", "copying", "paused") else logger.warning
+            log("%s: %s", self._name, report.reason or report.state, extra={"action": f"follower.{report.state}"})
+        self._last_report, self._reported_at = report, time.monotonic()
 
-    def _stopped(self, found: Follower, error: Exception) -> None:
+    def _report_error(self, registered: RegisteredFollower, error: Exception) -> None:
         """Report what stopped an attempt, unless a command has asked for something else since the attempt began."""
-        now, said = self._find(), self._said
-        known = {(each.state, each.reason) for each in (found, said) if each is not None}
+        now, report = self._find(), self._last_report
+        known = {(each.state, each.reason) for each in (registered, report) if each is not None}
         if now is None or (now.state, now.reason) in known:
-            said = remedies.report_of(found, error)
-            self._pause = remedies.pause(self._delay, said)
-            self._say(remedies.timed(said, self._pause))
+            report = remedies.report_of(registered, error)
+            self._pause = remedies.retry_pause(self._delay, report)
+            self._report(remedies.with_retry_time(report, self._pause))
         else:
-            self._said, self._delay, self._pause = None, FIRST_DELAY, FIRST_DELAY
+            self._last_report, self._delay, self._pause = None, FIRST_DELAY, FIRST_DELAY
 
-    def _is_as_said(self, found: Follower) -> bool:
-        """Whether its row still has what we have last said: a command that takes away what stopped it says so there."""
-        return self._said is None or (found.state, found.reason) == (self._said.state, self._said.reason)
+    def _is_unchanged(self, registered: RegisteredFollower) -> bool:
+        """Return True if the row still has the last report: a command that removes an obstacle changes the row."""
+        return self._last_report is None or (registered.state, registered.reason) == (
+            self._last_report.state,
+            self._last_report.reason,
+        )
 
-    def _rest(self, stop: Stop) -> None:
-        """Before it is tried again; ends early where it is paused or removed, or who changed something has said so."""
+    def _wait_to_retry(self, stop: Stop) -> None:
+        """Wait before the next attempt, until a command changes the row, a copy is placed or partitions change."""
         until, placed = time.monotonic() + self._pause, self._copier.placed
         self._delay = min(2 * self._delay, LONGEST_DELAY)
         while time.monotonic() < until and not stop.wait(min(IDLE_SECONDS, self._delay)):
-            if (found := self._find()) is None or not self._is_as_said(found):
+            if (found := self._find()) is None or not self._is_unchanged(found):
                 return
             if found.wanted == "paused" or self._copier.placed != placed or self._news.has_come():
                 return
 
 
-def _is_mended(
+def _is_resolved(
     error: CursorExpiredError | NotFollowableError | StatementRefusedError,
     log: Connection,
     follower: Connection,
-    found: Follower,
+    registered: RegisteredFollower,
     changes: SchemaChanges,
 ) -> bool:
-    """Whether it is there no longer. Raises what stops the follower instead."""
+    """Return True if the obstacle was removed. Raises the error that stops the follower instead."""
     if isinstance(error, CursorExpiredError):
-        return _skip_expired(log, follower, found, changes)
+        return _skip_expired(log, follower, registered, changes)
     if isinstance(error, StatementRefusedError):
         return changes.resolve_refusal(error)
     if error.why in ("changed", "unknown"):
@@ -315,23 +334,26 @@ def _is_mended(
     return False
 
 
-def _skip_expired(log: Connection, follower: Connection, found: Follower, changes: SchemaChanges) -> bool:
-    """Whether it goes on without what the log does not have any more, since all tables are copied anew."""
+def _skip_expired(
+    log: Connection, follower: Connection, registered: RegisteredFollower, changes: SchemaChanges
+) -> bool:
+    """Skip events that the log no longer has, if all tables will be copied again; returns True if it does."""
     head = int(queries.value(log, "select pipeline.log_head()"))
-    changes.request_copies()  # what is new up to there is not looked for after it
-    skipped = beginning.skip_expired(log, follower, found, head)
+    changes.request_copies()  # after the move, changes up to `head` are no longer searched for
+    skipped = beginning.skip_expired(log, follower, registered, head)
     if skipped:
         extra = {"action": "follower.skipped_expired", "seq": head}
-        logger.info("%s: goes on from seq %s with copies of all tables", found.name, head, extra=extra)
+        logger.info("%s: continues from seq %s with copies of all tables", registered.name, head, extra=extra)
     return skipped
 
 
 def ask_partition_bounds(config: Config, root: int, partition: int) -> str | None:
-    """SQL that holds for the rows of a partition, by oids; None where it is not attached any more, or nothing says so.
+    """Return an SQL condition that is true for the rows of a partition, from the oids of its root and itself.
 
-    Raises DatabaseUnavailableError where the source does not answer.
+    None if the partition is no longer attached, or if no such condition exists. Raises DatabaseUnavailableError if the
+    source does not answer.
     """
-    with connecting.connect_catalog(config) as source:  # names are printed as they are found
+    with connecting.connect_catalog(config) as source:  # its search_path decides how names are printed
         values = {"root": root, "partition": partition}
         found: str | None = queries.value(source, statement("followers.running", "partition_bound"), values)
     return found

@@ -1,4 +1,4 @@
-"""Partitions that joined a table with rows: until the log has these, events may change rows that it lacks."""
+"""Finds partitions that joined a table with rows: until the log has these rows, events may change rows it lacks."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.followers.applying.copied import Copied
-from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.applying.copied import SnapshotCopy
+from pipeline.followers.applying.table_versions import HistoryPlace
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 LOOK_SECONDS = 0.5
-"""How often the applier asks whether the server has found a change of a partition."""
-_ROOM = "followers.running"
+"""Seconds between two checks of the applier if the server has found a change of a partition."""
+_FOLDER = "followers.running"
 
 
 @dataclass(frozen=True)
-class _Joined:
-    """A partition whose rows are read, or compared with the log. `until`: the log has them from there on."""
+class _JoinedPartition:
+    """A partition whose rows are read, or compared with the log. `until`: the seq from which the log has them."""
 
     root_oid: int
     epoch: int
@@ -29,23 +29,27 @@ class _Joined:
     until: int | None
 
 
-def joined(log: Connection, source: uuid.UUID, seq: int, made: Mapping[int, Copied | None]) -> dict[int, int | None]:
-    """Return tables, by oid, that still get rows of a partition after this seq, and the seq of the last; None: not yet.
+def find_joined(
+    log: Connection, source: uuid.UUID, seq: int, made: Mapping[int, SnapshotCopy | None]
+) -> dict[int, int | None]:
+    """Return oids of tables that still get rows of a partition after this seq, with the seq of the last row.
 
-    `made`: the follower's copies. One that was made since the partition joined has its rows.
+    The seq is None if the rows are not in the log yet. `made`: the follower's copies; a copy that was made after the
+    partition joined contains its rows.
     """
-    found = queries.rows(log, _Joined, statement(_ROOM, "joined_partitions"), {"source": source, "seq": seq})
+    values = {"source": source, "seq": seq}
+    found = queries.rows(log, _JoinedPartition, statement(_FOLDER, "joined_partitions"), values)
     until = dict[int, int | None]()
     for each in found:
         copy = made.get(each.root_oid)
-        if copy is None or copy.place < Place(each.epoch, each.seen_lsn, 0):
+        if copy is None or copy.place < HistoryPlace(each.epoch, each.seen_lsn, 0):
             known = until.get(each.root_oid, 0)
             until[each.root_oid] = None if known is None or each.until is None else max(known, each.until)
     return until
 
 
 class PartitionNews:
-    """Tells an applier that partitions at a source have changed, or the log has got their rows. Over its connection."""
+    """Tells an applier that partitions at a source have changed, or that the log has got their rows."""
 
     def __init__(self, log: Connection) -> None:
         self._log = log
@@ -53,15 +57,15 @@ class PartitionNews:
         self._known: tuple[Any, ...] | None = None
 
     def begin(self) -> None:
-        """Only what comes after this is news."""
+        """Remember the current state; only later changes are news."""
         self._known, self._asked_at = self._ask(), time.monotonic()
 
     def has_come(self) -> bool:
-        """True if there is any; asks now and then."""
+        """Return True if there is news; asks the pipeline database at most every LOOK_SECONDS."""
         if self._known is None or time.monotonic() < self._asked_at + LOOK_SECONDS:
             return False
         self._asked_at = time.monotonic()
         return self._ask() != self._known
 
     def _ask(self) -> tuple[Any, ...] | None:
-        return self._log.execute(statement(_ROOM, "partition_news")).fetchone()
+        return self._log.execute(statement(_FOLDER, "partition_news")).fetchone()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.errors import CursorExpiredError
-from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.position import FollowerPosition
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _PositionInLog:
     """The log's knowledge of a position. `jumped` and `ahead`: the seq of the log's last event before it."""
 
     jumped: int | None
@@ -20,18 +20,18 @@ class _Seen:
     differs: bool
 
 
-def why(log: Connection, here: Position) -> str | None:
-    """Return why a follower at this position may have events that the log lost; None if it goes on from there."""
-    seen = queries.one(log, _Seen, statement("followers.running", "is_in_log"), vars(here))
+def explain_loss(log: Connection, here: FollowerPosition) -> str | None:
+    """Return why a follower at this position may have events that the log lost; None if the log lost none."""
+    seen = queries.one(log, _PositionInLog, statement("followers.running", "is_in_log"), vars(here))
     assert seen is not None  # noqa: S101  one row in any case
     if (before := seen.jumped if seen.jumped is not None else seen.ahead) is not None:
-        return f"the log goes on behind seq {before}"
+        return f"the log has no events between seq {before} and that one"
     return "the log has another event there" if seen.differs else None
 
 
-def require_in_log(log: Connection, here: Position) -> None:
+def require_in_log(log: Connection, here: FollowerPosition) -> None:
     """Check the position in a new session with the log. Raises CursorExpiredError."""
-    if reason := why(log, here):
+    if reason := explain_loss(log, here):
         raise CursorExpiredError(
             f"the follower is at seq {here.seq}, and {reason}: the log was restored to an earlier state, so the"
             " follower may have changes that the log lacks"

@@ -1,4 +1,4 @@
-"""What stopped a follower, in a line with its remedy."""
+"""Turns the error that stopped a follower into its report: one line with the reason and the remedy."""
 
 from __future__ import annotations
 
@@ -21,95 +21,99 @@ from pipeline.errors import (
     TableLockedError,
 )
 from pipeline.followers import connecting, registry
-from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.copying.refusals import AGAIN
-from pipeline.followers.registry import Follower, Note, Report, TableName
+from pipeline.followers.registry import ApplierReport, NamedTable, RegisteredFollower, TableNote
 from pipeline.postgres import connections
 
 _AWAY_SECONDS = 5.0
-"""Before it is tried again while a database is away, which may be back at any moment."""
+"""Seconds between two attempts while a database does not answer, which may be back at any moment."""
 
 
-def report_of(found: Follower, error: Exception) -> Report:
-    """Waiting where it goes on once something is there again, else stopped until somebody has done something."""
+def report_of(registered: RegisteredFollower, error: Exception) -> ApplierReport:
+    """Return a `waiting` report if the follower can continue by itself later, else a `stopped` one for a user."""
     match error:
         case RowDiffersError() | NotFollowableError():
-            return Report("stopped", str(error), _without(found, error))
+            return ApplierReport("stopped", str(error), _bypass(registered, error))
         case CursorExpiredError():
-            return Report("stopped", str(error), f"copy all of them anew: {_resync(found, '*')}")
+            return ApplierReport("stopped", str(error), f"copy all tables again: {_resync(registered, '*')}")
         case StatementRefusedError():
             where = f"at the {error.place}" if error.place else "at the database that refused it"
-            return Report("stopped", str(error), f"correct that {where}; {AGAIN}")
+            return ApplierReport("stopped", str(error), f"correct that {where}; {AGAIN}")
         case TableLockedError():
-            return Report("waiting", str(error), f"{AGAIN} all the while{_ending(error)}")
+            return ApplierReport("waiting", str(error), f"{AGAIN} all the while{_kill_hint(error)}")
         case FollowerError() if not isinstance(error, ApplierOvertakenError):
-            return Report("stopped", str(error), _of_follower(found, error))
+            return ApplierReport("stopped", str(error), _of_follower(registered, error))
         case psycopg.Error():
-            known = connecting.unavailable(found.name, found.dsn, error)
-            return Report("waiting", str(known), AGAIN)
-    return Report("waiting", connections.one_line(error), AGAIN)
+            known = connecting.unavailable(registered.name, registered.dsn, error)
+            return ApplierReport("waiting", str(known), AGAIN)
+    return ApplierReport("waiting", connections.one_line(error), AGAIN)
 
 
-def is_away(said: Report) -> bool:
-    """True if a database does not answer, and nobody has to do anything but wait for it."""
-    return said.state == "waiting" and said.remedy == AGAIN
+def is_away(report: ApplierReport) -> bool:
+    """Return True if the follower only waits for a database that does not answer."""
+    return report.state == "waiting" and report.remedy == AGAIN
 
 
-def timed(said: Report, seconds: float) -> Report:
-    """The report with the time at which an attempt follows, if it says only that one does."""
-    if not is_away(said):
-        return said
+def with_retry_time(report: ApplierReport, seconds: float) -> ApplierReport:
+    """Add the time of the next attempt to a report that only waits for a database."""
+    if not is_away(report):
+        return report
     at = datetime.now(UTC) + timedelta(seconds=seconds)
-    return replace(said, remedy=f"{AGAIN} at {at:%H:%M:%S} UTC")
+    return replace(report, remedy=f"{AGAIN} at {at:%H:%M:%S} UTC")
 
 
-def pause(delay: float, said: Report) -> float:
-    """Seconds until it is tried again: `delay`; for a database that is away 1, then 2, then 5 each time."""
-    if not is_away(said):
+def retry_pause(delay: float, report: ApplierReport) -> float:
+    """Return the seconds until the next attempt: `delay`, or 1, 2, then always 5 if a database does not answer."""
+    if not is_away(report):
         return delay
     return 2 * delay if delay <= 1 else _AWAY_SECONDS
 
 
-def progress(
-    here: Position, follows: bool, copied: bool, anew: Sequence[TableName], refused: Mapping[TableName, Note]
-) -> Report:
-    """Return what there is to say while nothing stops it.
+def progress_report(
+    here: FollowerPosition,
+    follows: bool,
+    copied: bool,
+    anew: Sequence[NamedTable],
+    refused: Mapping[NamedTable, TableNote],
+) -> ApplierReport:
+    """Return the report of a follower that no error stops.
 
-    `follows`: some tables follow the log, and some of these were `copied` after it. While tables are copied `anew`, the
-    follower has not everything up to its position. `refused`: why some of these cannot be copied.
+    `follows`: some tables follow the log. `copied`: some of these were copied after the position. `anew`: tables that
+    are copied again, so the follower lacks changes up to its position. `refused`: why some of these cannot be copied.
     """
     if not anew:
-        reached = registry.Position(here.seq, here.commit_lsn, here.committed_at)
-        return Report("copying" if copied else "following", position=reached)
+        reached = registry.RegisteredPosition(here.seq, here.commit_lsn, here.committed_at)
+        return ApplierReport("copying" if copied else "following", position=reached)
     stopped = [(table, note) for table in anew if (note := refused.get(table))]
     if not stopped:
-        return Report("copying")
+        return ApplierReport("copying")
     table, note = stopped[0]
     more = f" (and {len(stopped) - 1} more)" if len(stopped) > 1 else ""
     name = f"{table.table_schema}.{table.table_name}"
     reason = note.reason + more if name in note.reason else f"table {name} {note.reason}{more}"
-    return Report("copying" if follows or len(stopped) < len(anew) else "stopped", reason, note.remedy)
+    return ApplierReport("copying" if follows or len(stopped) < len(anew) else "stopped", reason, note.remedy)
 
 
-def _of_follower(found: Follower, error: FollowerError) -> str:
+def _of_follower(registered: RegisteredFollower, error: FollowerError) -> str:
     if isinstance(error, FollowerReleasedError):
-        return f"if `pipeline followers release {found.name}` was cut off, run it once more"
+        return f"if `pipeline followers release {registered.name}` was cut off, run it again"
     return f"{error.remedy}; {AGAIN}" if isinstance(error, SchemaChangeError) else AGAIN
 
 
-def _without(found: Follower, error: RowDiffersError | NotFollowableError) -> str:
-    """How it goes on without what the log says, or does not say, of a table, or of all."""
+def _bypass(registered: RegisteredFollower, error: RowDiffersError | NotFollowableError) -> str:
+    """Return the command that lets the follower continue without these changes of a table, or of all tables."""
     if isinstance(error, RowDiffersError):
-        return _resync(found, error.table)
+        return _resync(registered, error.table)
     if error.remedy is not None:
         return error.remedy
-    skip = f"`pipeline followers skip-transaction {found.name} {error.seq}`"
-    return f"{_resync(found, error.table or '*')}, or do without that transaction: {skip}"
+    skip = f"`pipeline followers skip-transaction {registered.name} {error.seq}`"
+    return f"{_resync(registered, error.table or '*')}, or do without that transaction: {skip}"
 
 
-def _resync(found: Follower, table: str) -> str:
-    return f"`pipeline followers resync {found.name} {shlex.quote(table)}`"
+def _resync(registered: RegisteredFollower, table: str) -> str:
+    return f"`pipeline followers resync {registered.name} {shlex.quote(table)}`"
 
 
-def _ending(error: TableLockedError) -> str:
+def _kill_hint(error: TableLockedError) -> str:
     return "" if error.pid is None else f", or end that session there: select pg_terminate_backend({error.pid})"

@@ -1,4 +1,4 @@
-"""The role in its own process: keeps one process running for each follower that is registered."""
+"""The role `followers` in its own process: keeps one process running for each registered follower."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pipeline.process.children import end_all
 from pipeline.process.signals import Stop
 
 LOOK_SECONDS = 1.0
-"""Between two looks for followers that were added or removed."""
+"""Seconds between two checks for followers that were added or removed."""
 END_SECONDS = 10.0
-"""How long an applier has to finish its batch."""
+"""Seconds that an applier has to finish its batch."""
 
 
-def run(config: Config, connection: Connection, stop: Stop, launch: Launch, report: Callable[..., None]) -> None:
-    """Until told to stop. `connection` holds the role; `launch` starts a process of `applier_process`."""
-    with role_locks.beating(connection, lambda _: None):  # the next use of it finds that it broke
+def run_role(config: Config, connection: Connection, stop: Stop, launch: Launch, report: Callable[..., None]) -> None:
+    """Run until told to stop. `connection` holds the role; `launch` starts a process of `applier_process`."""
+    with role_locks.beating(connection, lambda _: None):  # the next use of a broken connection raises
         report("running")
         appliers = dict[int, Child]()
         reading = SharedReading(partial(_connect, config))
@@ -32,10 +32,10 @@ def run(config: Config, connection: Connection, stop: Stop, launch: Launch, repo
             looks, count = round(LOOK_SECONDS / POLL), 0
             while not stop:
                 if count % looks == 0:
-                    _match(appliers, connection, config, launch, reading)
+                    _match_registry(appliers, connection, config, launch, reading)
                 count += 1
                 for follower in list(appliers):
-                    if not _keep(appliers[follower]):
+                    if not _keep_running(appliers[follower]):
                         del appliers[follower]
                 stop.wait(POLL)
         finally:
@@ -47,21 +47,21 @@ def _connect(config: Config) -> Connection:
     return connections.connect(config.database, "pipeline database", name="pipeline followers reading")
 
 
-def _match(
+def _match_registry(
     appliers: dict[int, Child], connection: Connection, config: Config, launch: Launch, reading: SharedReading
 ) -> None:
-    """One for each that is registered; those of others are asked to end."""
+    """Make a process for each new follower, and ask the processes of removed followers to end."""
     registered = {each.id: each.name for each in registry.find(connection)}
     for follower, name in registered.items():
         if follower not in appliers:
             settings = json.dumps({"id": follower, "name": name, "settings": config.to_json()})
-            appliers[follower] = Child(f"follower {name}", launch, settings, reading.attach)
+            appliers[follower] = Child(f"follower {name}", launch, settings, reading.open_socket)
     for follower in appliers.keys() - registered.keys():
         appliers[follower].retire(END_SECONDS)
 
 
-def _keep(applier: Child) -> bool:
-    """Start it where it does not run; False once it has ended and is not needed, as far as it knows."""
+def _keep_running(applier: Child) -> bool:
+    """Start a process that does not run; returns False if it has ended and is no longer needed."""
     code = applier.ended()
     if code is not None and (code == 0 or applier.retiring or not applier.start_again(code)):
         applier.forget()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from psycopg import sql
 
 from pipeline.errors import SchemaChangeError
-from pipeline.followers.registry import Follower
+from pipeline.followers.registry import RegisteredFollower
 from pipeline.followers.schema_changes import refused_statements
 from pipeline.postgres.connections import Connection
 
@@ -27,7 +27,7 @@ class TypeAlteration:
     values: Mapping[str, object] = field(default_factory=dict)
 
 
-def run(follower: Connection, registration: Follower, altered: TypeAlteration) -> bool:
+def run(follower: Connection, registration: RegisteredFollower, altered: TypeAlteration) -> bool:
     """Alter it; whether there was anything to do. Raises SchemaChangeError where the follower is not to, or may not."""
     why = f"the follower stops: type {altered.name} {altered.what}"
     if altered.statements and registration.ddl == "stop":

@@ -13,8 +13,8 @@ from pipeline.config.settings import Config
 from pipeline.errors import DatabaseUnavailableError, FollowedTablesChangedError, StatementRefusedError
 from pipeline.followers import connecting
 from pipeline.followers.applying import position
-from pipeline.followers.applying.position import Position
-from pipeline.followers.registry import Follower
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.registry import RegisteredFollower
 from pipeline.followers.schema_changes import altered_types, composites, enums
 from pipeline.followers.schema_changes.altered_types import TypeAlteration
 from pipeline.followers.schema_changes.table_names import Name
@@ -28,7 +28,7 @@ def follow(
     config: Config,
     log: Connection,
     follower: Connection,
-    registration: Follower,
+    registration: RegisteredFollower,
     cause: BaseException | None,
     called: Mapping[int, Name] | None = None,
 ) -> bool:
@@ -42,7 +42,7 @@ def follow(
         isinstance(cause, psycopg.IntegrityError) and cause.diag.datatype_name
     ):
         return False
-    here = position.existing(follower, registration.source_id, registration.name)
+    here = position.require_existing(follower, registration.source_id, registration.name)
     with connecting.connect_catalog(config) as source:
         if isinstance(cause, psycopg.IntegrityError):
             altered = list(_domain(source, follower, cause))
@@ -53,19 +53,21 @@ def follow(
     return [altered_types.run(follower, registration, each) for each in altered].count(True) > 0
 
 
-def remember_labels(config: Config, follower: Connection, registration: Follower) -> None:
+def remember_labels(config: Config, follower: Connection, registration: RegisteredFollower) -> None:
     """Store what the source's enums are before tables are copied: what is renamed from then on is known as that.
 
     Not if the source does not answer.
     """
-    here = position.existing(follower, registration.source_id, registration.name)
+    here = position.require_existing(follower, registration.source_id, registration.name)
     if unknown := enums.unknown(follower, here):
         with suppress(DatabaseUnavailableError), connecting.connect_catalog(config) as source:
             enums.remember(source, follower, here, unknown)
 
 
 @contextmanager
-def following_types(config: Config, log: Connection, follower: Connection, registration: Follower) -> Iterator[None]:
+def following_types(
+    config: Config, log: Connection, follower: Connection, registration: RegisteredFollower
+) -> Iterator[None]:
     """Raises FollowedTablesChangedError if the follower's types lacked what a copy inside needs, and have it by now."""
     try:
         yield
@@ -89,13 +91,13 @@ def is_of_enum(cause: BaseException | None) -> bool:
 
 
 def remember_attributes(
-    config: Config, follower: Connection, registration: Follower, called: Mapping[int, Name]
+    config: Config, follower: Connection, registration: RegisteredFollower, called: Mapping[int, Name]
 ) -> None:
     """As `remember_labels`, for composite types, while the follower's are the same.
 
     `called`: names of the follower's tables, of which no type was altered before what is applied already.
     """
-    here = position.existing(follower, registration.source_id, registration.name)
+    here = position.require_existing(follower, registration.source_id, registration.name)
     if unknown := composites.unknown(follower, here, [".".join(name) for name in called.values()]):
         with suppress(DatabaseUnavailableError), connecting.connect_catalog(config) as source:
             for each in composites.differences(source, follower, here, unknown):
@@ -114,13 +116,13 @@ class UncertainTables:
 
 
 def follow_renamed_attributes(
-    config: Config, follower: Connection, registration: Follower, called: Mapping[int, Name]
+    config: Config, follower: Connection, registration: RegisteredFollower, called: Mapping[int, Name]
 ) -> UncertainTables:
     """Look which composite types were altered, before values of them are applied; renames attributes.
 
     Raises SchemaChangeError where the follower is not to follow, or does not let us; DatabaseUnavailableError.
     """
-    here = position.existing(follower, registration.source_id, registration.name)
+    here = position.require_existing(follower, registration.source_id, registration.name)
     oids = {".".join(name): oid for oid, name in called.items()}
     looked = UncertainTables(set(), set())
     if not (types := composites.read(follower, oids)):
@@ -141,7 +143,7 @@ def follow_renamed_attributes(
 
 
 def _composites(
-    source: Connection, follower: Connection, here: Position, called: Mapping[int, Name]
+    source: Connection, follower: Connection, here: FollowerPosition, called: Mapping[int, Name]
 ) -> Iterator[TypeAlteration]:
     """The next attribute that a value may have, or lack."""
     types = composites.read(follower, [".".join(name) for name in called.values()])

@@ -14,11 +14,11 @@ from pipeline.config.settings import Config
 from pipeline.errors import FollowedTablesChangedError, NotFollowableError, SchemaChangeError, StatementRefusedError
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import followed_tables, position, table_versions
-from pipeline.followers.applying.followed_tables import Wanted
-from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import Place, TableVersion
+from pipeline.followers.applying.followed_tables import TableToFollow
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.table_versions import HistoryPlace, TableFormVersion
 from pipeline.followers.copying import checks, copies, refused_rows, unfound_names
-from pipeline.followers.registry import Follower, Note, TableName
+from pipeline.followers.registry import NamedTable, RegisteredFollower, TableNote
 from pipeline.followers.routed import is_routed
 from pipeline.followers.schema_changes import (
     changed_types,
@@ -65,8 +65,8 @@ class SchemaChanges:
         log: Connection,
         state: Connection,
         follower: Connection,
-        registration: Follower,
-        wanted: Mapping[int, Wanted],
+        registration: RegisteredFollower,
+        wanted: Mapping[int, TableToFollow],
         renames: TableRenames,
         partition_changes: PartitionChanges,
     ) -> None:
@@ -104,7 +104,7 @@ class SchemaChanges:
             raise FollowedTablesChangedError(f"other tables of follower {here.follower} follow the log now")
         changed_types.remember_attributes(self._config, self._follower, self._registration, called)
 
-    def notes(self) -> dict[int, Note]:
+    def notes(self) -> dict[int, TableNote]:
         """Return what there is to say of tables, by oid, that are not as the source's are."""
         violated = checks.notes(self._follower, self._here())
         return {**violated, **self.inheritance.notes(), **self.partition_changes.notes()}
@@ -195,7 +195,7 @@ class SchemaChanges:
             self._renames.forget(self._state, gone)
 
     def _change(
-        self, here: Position, changed: NotFollowableError, after: TableVersion, change: FormDifference
+        self, here: FollowerPosition, changed: NotFollowableError, after: TableFormVersion, change: FormDifference
     ) -> Collection[int]:
         """Give a table another name, other columns or another key; returns tables that are to be forgotten."""
         oid = changed.oid
@@ -213,7 +213,7 @@ class SchemaChanges:
                 reached_versions.store(self._follower, here, oid, name, after.place)
         return moves.gone
 
-    def _rename_as_copied(self, here: Position, oid: int, seq: int) -> bool:
+    def _rename_as_copied(self, here: FollowerPosition, oid: int, seq: int) -> bool:
         """True if what comes next, at this seq, is a name alone: a copy has the other changes of that place already."""
         versions = table_versions.all_versions(self._log, here.source, [oid]).get(oid, [])
         formed = self._wanted[oid].formed
@@ -230,16 +230,16 @@ class SchemaChanges:
         self._renames.forget(self._state, moves.gone)
         return True
 
-    def _rename(self, here: Position, targets: Mapping[int, Name]) -> NameChanges:
+    def _rename(self, here: FollowerPosition, targets: Mapping[int, Name]) -> NameChanges:
         """Give tables these names, and others that have them theirs."""
         moves = self._renames.plan(self._follower, targets)
         self._renames.carry_out(self._follower, here, moves)
         return moves
 
-    def _divide(self, here: Position, oid: int) -> bool:
+    def _divide(self, here: FollowerPosition, oid: int) -> bool:
         """Whether what comes next is a partition alone, which the follower has so now, or does not need."""
         formed, joins_at = self._wanted[oid].formed, self._wanted[oid].joins_at
-        history = table_versions.read(self._log, {oid: formed}, here)[oid]
+        history = table_versions.read_histories(self._log, {oid: formed}, here)[oid]
         new = followed_tables.next_partition(self._follower, self._wanted, history)
         change = table_versions.next_change(self._log, here, oid, formed)
         named = history.named_later
@@ -280,7 +280,7 @@ class SchemaChanges:
         former = FormerPartitions(self._log, self._registration, oid)
         return TablePartitions(self._follower, self._registration, self._called[oid], self._called.values(), former)
 
-    def _alter(self, after: TableVersion, change: FormDifference, called: Name) -> None:
+    def _alter(self, after: TableFormVersion, change: FormDifference, called: Name) -> None:
         """Columns and key."""
         there: CurrentSourceTable | None = None
         if change.dropped or change.renamed or change.retyped:
@@ -302,7 +302,7 @@ class SchemaChanges:
             )
         run(self._follower, self._registration.name, called, alterations)
 
-    def _is_within(self, here: Position, changed: NotFollowableError) -> bool:
+    def _is_within(self, here: FollowerPosition, changed: NotFollowableError) -> bool:
         """Whether the transaction has events of the table from before the change, which know rows by the old key."""
         values = {"source": here.source, "after": here.seq, "before": changed.seq, "oid": changed.oid}
         query = sql.SQL(statement("followers.schema_changes", "events_between")).format(events=self._events.identifier)
@@ -313,17 +313,19 @@ class SchemaChanges:
         """All tables that it has, those that are copied anew as well."""
         return self._renames.called(self._follower)
 
-    def _here(self) -> Position:
-        return position.existing(self._follower, self._registration.source_id, self._registration.name)
+    def _here(self) -> FollowerPosition:
+        return position.require_existing(self._follower, self._registration.source_id, self._registration.name)
 
 
-def _place(log: Connection, events: EventsTable, seq: int) -> Place | None:
+def _place(log: Connection, events: EventsTable, seq: int) -> HistoryPlace | None:
     """The place of the event of that seq."""
     query = sql.SQL(statement(_ROOM, "place_of_event")).format(events=events.identifier)
-    return queries.one(log, Place, query, {"seq": seq})
+    return queries.one(log, HistoryPlace, query, {"seq": seq})
 
 
-def _at(place: Place | None, copied_as: TableVersion | None, versions: Sequence[TableVersion]) -> TableVersion | None:
+def _at(
+    place: HistoryPlace | None, copied_as: TableFormVersion | None, versions: Sequence[TableFormVersion]
+) -> TableFormVersion | None:
     """The version of a place, if it is like `copied_as`."""
     reached = [each for each in versions if place is not None and each.place <= place]
     return reached[-1] if reached and copied_as is not None and reached[-1].is_like(copied_as) else None
@@ -342,7 +344,7 @@ def request_copies_of_new_tables(
     log: Connection,
     state: Connection,
     follower: Connection,
-    registration: Follower,
+    registration: RegisteredFollower,
     renames: TableRenames,
 ) -> bool:
     """Let those be copied that the follower is to have and does not; whether there was one.
@@ -351,22 +353,22 @@ def request_copies_of_new_tables(
     dropped and made again under its name takes the place of the one before. Raises SchemaChangeError where the follower
     is not to follow such changes.
     """
-    here = position.existing(follower, registration.source_id, registration.name)
+    here = position.require_existing(follower, registration.source_id, registration.name)
     values = {**vars(here), "known": list(renames.called(follower)), "partitions_stay": registration.ddl == "stop"}
-    listed = queries.rows(log, TableName, statement(_ROOM, "tables_after"), values)
+    listed = queries.rows(log, NamedTable, statement(_ROOM, "tables_after"), values)
     new = [table.table_oid for table in listed if _is_wanted(config, registration, table)]
     targets = {oid: each.called for oid, each in source_tables.read(config, new).items()} if new else {}
     if not targets:
         return False
     _require_wanted(registration, ".".join(next(iter(targets.values()))))
     taken = renames.request_copies(state, follower, targets)
-    registry.add_tables(state, registration.id, [TableName(oid, *name) for oid, name in taken.items()])
+    registry.add_tables(state, registration.id, [NamedTable(oid, *name) for oid, name in taken.items()])
     for schema, name in taken.values():
         logger.info("%s: table %s.%s is new", registration.name, schema, name, extra={"action": "follower.new_table"})
     return True
 
 
-def _require_wanted(registration: Follower, name: str) -> None:
+def _require_wanted(registration: RegisteredFollower, name: str) -> None:
     if registration.ddl == "stop":
         raise SchemaChangeError(
             f"the follower stops: table {name} is new at the source, and --ddl is stop",
@@ -374,7 +376,7 @@ def _require_wanted(registration: Follower, name: str) -> None:
         )
 
 
-def _is_wanted(config: Config, registration: Follower, table: TableName) -> bool:
+def _is_wanted(config: Config, registration: RegisteredFollower, table: NamedTable) -> bool:
     name = f"{table.table_schema}.{table.table_name}"
     return patterns.matches(tuple(registration.tables), name) and not is_routed(
         config, table.table_schema, table.table_name

@@ -10,7 +10,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from pipeline.errors import SchemaChangeError
-from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.schema_changes.altered_types import TypeAlteration
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -107,7 +107,7 @@ class TypeDifference:
         return [each for each in self.there.attributes if each[1] not in kept]
 
     def alteration(
-        self, here: Position, *, renames: bool = True, drops: bool = True, adds: int = 1600
+        self, here: FollowerPosition, *, renames: bool = True, drops: bool = True, adds: int = 1600
     ) -> TypeAlteration:
         """Statements for these changes, at most so many attributes being added.
 
@@ -127,11 +127,11 @@ class TypeDifference:
                 parts |= {number: name for number, name in (self.known or {}).items() if name in self.dropped}
         return self._alteration(here, list(self._statements(renamed, dropped, added)), parts)
 
-    def stored(self, here: Position) -> TypeAlteration:
+    def stored(self, here: FollowerPosition) -> TypeAlteration:
         """The follower's type is as the source's: only that is stored."""
         return self._alteration(here, [], self.there.parts)
 
-    def _alteration(self, here: Position, statements: list[sql.Composed], parts: Parts) -> TypeAlteration:
+    def _alteration(self, here: FollowerPosition, statements: list[sql.Composed], parts: Parts) -> TypeAlteration:
         values = {"schema": self.here.schema, "name": self.here.name, "oid": self.there.oid, "parts": Jsonb(parts)}
         what = f"{self._where}has other attributes at the source ({', '.join(self.there.names)})"
         return TypeAlteration(
@@ -182,14 +182,14 @@ def read(follower: Connection, tables: Collection[str]) -> list[CompositeType]:
     return _read(follower, tables=list(tables))
 
 
-def unknown(follower: Connection, here: Position, tables: Collection[str]) -> list[CompositeType]:
+def unknown(follower: Connection, here: FollowerPosition, tables: Collection[str]) -> list[CompositeType]:
     """Those of which nothing is stored."""
     stored = _stored(follower, here)
     return [each for each in read(follower, tables) if (each.schema, each.name) not in stored]
 
 
 def differences(
-    source: Connection, follower: Connection, of: Position, here: Collection[CompositeType]
+    source: Connection, follower: Connection, of: FollowerPosition, here: Collection[CompositeType]
 ) -> list[TypeDifference]:
     """These types of the follower, each with the source's; without those that it lacks."""
     stored = _stored(follower, of)
@@ -205,7 +205,7 @@ def differences(
     return listed
 
 
-def of_copy(source: Connection, follower: Connection, of: Position, oid: int) -> list[TypeDifference]:
+def of_copy(source: Connection, follower: Connection, of: FollowerPosition, oid: int) -> list[TypeDifference]:
     """The types in the values of a table of the source, by its oid, each with the follower's of that name."""
     theirs = _read(source, table=oid)
     stored = _stored(follower, of)
@@ -221,7 +221,7 @@ def _difference(here: CompositeType, there: CompositeType, known: tuple[int, Par
     return TypeDifference(here, there, known[1] if known and known[0] == there.oid else None)
 
 
-def _stored(follower: Connection, here: Position) -> dict[tuple[str, str], tuple[int, Parts]]:
+def _stored(follower: Connection, here: FollowerPosition) -> dict[tuple[str, str], tuple[int, Parts]]:
     rows = follower.execute(_KNOWN_TYPES, vars(here)).fetchall()
     return {(schema, name): (oid, parts) for schema, name, oid, parts in rows}
 

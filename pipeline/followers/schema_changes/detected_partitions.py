@@ -17,11 +17,11 @@ from pipeline.config.settings import Config
 from pipeline.errors import SchemaChangeError, TableLockedError
 from pipeline.followers.applying import position, truncates
 from pipeline.followers.applying.followed_tables import Partition
-from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.table_versions import HistoryPlace
 from pipeline.followers.copying import copies, log_progress
 from pipeline.followers.copying.taken_names import displaced_name
-from pipeline.followers.registry import Follower, Note
+from pipeline.followers.registry import RegisteredFollower, TableNote
 from pipeline.followers.schema_changes import partitions
 from pipeline.followers.schema_changes.partitions import FormerPartitions, SourcePartition, TablePartitions
 from pipeline.followers.schema_changes.table_names import Name
@@ -60,9 +60,9 @@ class PartitionChange:
     is_reused: bool
 
     @property
-    def place(self) -> Place:
+    def place(self) -> HistoryPlace:
         """The place in the log before which everything had happened that the look found."""
-        return Place(self.epoch, self.seen_lsn, 0)
+        return HistoryPlace(self.epoch, self.seen_lsn, 0)
 
     @property
     def has_joined(self) -> bool:
@@ -78,7 +78,12 @@ class PartitionChanges:
     """Those of one follower's tables, as of now. `called`: the names of its tables, by oid."""
 
     def __init__(
-        self, config: Config, log: Connection, follower: Connection, registration: Follower, called: Mapping[int, Name]
+        self,
+        config: Config,
+        log: Connection,
+        follower: Connection,
+        registration: RegisteredFollower,
+        called: Mapping[int, Name],
     ) -> None:
         self._config, self._log, self._follower, self._registration, self._called = (
             config,
@@ -96,15 +101,15 @@ class PartitionChanges:
         }
         self._all = queries.rows(log, PartitionChange, statement(_ROOM, "looked_partitions"), values)
         self._pending = pending(follower, registration, self._all)
-        self._waits, self._not_before = dict[int, Note](), 0.0
+        self._waits, self._not_before = dict[int, TableNote](), 0.0
 
-    def joins_at(self, oid: int) -> Place | None:
+    def joins_at(self, oid: int) -> HistoryPlace | None:
         """Return the place from which on a table needs the next partition that joined; None if there is none."""
         if self._registration.ddl == "stop":
             return None
         return next((each.place for each in self._pending.get(oid, ()) if each.has_joined), None)
 
-    def follow_due(self, here: Position, oids: Collection[int]) -> bool:
+    def follow_due(self, here: FollowerPosition, oids: Collection[int]) -> bool:
         """Divide one of these tables as far as the log is applied; True if there was anything to do.
 
         If another session uses it, that is tried again later, and `notes` says so. Raises what `follow` does.
@@ -118,12 +123,12 @@ class PartitionChanges:
                     self.follow(oid, max(due))
                 except TableLockedError as error:
                     self._not_before = time.monotonic() + AGAIN_SECONDS
-                    self._waits[oid] = Note(str(error))
+                    self._waits[oid] = TableNote(str(error))
                     return False
                 return True
         return False
 
-    def follow(self, oid: int, upto: Place) -> None:
+    def follow(self, oid: int, upto: HistoryPlace) -> None:
         """Divide a table as looks up to this place found it, in a transaction.
 
         Raises SchemaChangeError if the follower does not let us, TableLockedError if another session uses the table,
@@ -140,7 +145,7 @@ class PartitionChanges:
         )
         concerned = [each for each in due if (each.among(divided.names()) is None) == each.has_joined]
         theirs = partitions.at_source(self._config, oid) if concerned else []
-        here = position.existing(self._follower, self._registration.source_id, self._registration.name)
+        here = position.require_existing(self._follower, self._registration.source_id, self._registration.name)
         try:
             with self._follower.transaction():
                 here = position.change_tables(self._follower, here)
@@ -152,12 +157,14 @@ class PartitionChanges:
                 self._follower.execute(statement(_ROOM, "store_looked"), stored)
         except SchemaChangeError as error:
             if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
-                raise truncates.locked(self._follower, [sql.Identifier(*root)], "a change of partitions") from error
+                raise truncates.locked_error(
+                    self._follower, [sql.Identifier(*root)], "a change of partitions"
+                ) from error
             raise
 
     def _divide(
-        self, here: Position, divided: TablePartitions, theirs: Sequence[SourcePartition], each: PartitionChange
-    ) -> Position:
+        self, here: FollowerPosition, divided: TablePartitions, theirs: Sequence[SourcePartition], each: PartitionChange
+    ) -> FollowerPosition:
         there = each.among(divided.names())
         if each.has_joined:
             is_theirs = any(each.leaf_oid == their.oid for their in theirs)
@@ -200,16 +207,16 @@ class PartitionChanges:
                 f"`pipeline followers resync {self._registration.name} {root}`",
             )
 
-    def notes(self) -> dict[int, Note]:
+    def notes(self) -> dict[int, TableNote]:
         """Return what there is to say of tables, by oid: partitions that stay in them, and tables that were some."""
-        found = dict[int, Note]()
+        found = dict[int, TableNote]()
         for oid in {each.root_oid for each in self._all if not each.has_joined}:
             said = [note for note in (self._kept(oid), self._dropped(oid)) if note is not None]
             if said:
-                found[oid] = Note("; ".join(each.reason for each in said), "; ".join(each.remedy for each in said))
+                found[oid] = TableNote("; ".join(each.reason for each in said), "; ".join(each.remedy for each in said))
         return found | self._waits
 
-    def _kept(self, oid: int) -> Note | None:
+    def _kept(self, oid: int) -> TableNote | None:
         """Of a follower that detaches none."""
         if self._registration.ddl != "stop":
             return None
@@ -221,9 +228,9 @@ class PartitionChanges:
         what = (
             "is no partition at the source any more" if len(names) == 1 else "are no partitions at the source any more"
         )
-        return Note(f"{_some(names)} {what}, and --ddl is stop", ", ".join(statements))
+        return TableNote(f"{_some(names)} {what}, and --ddl is stop", ", ".join(statements))
 
-    def _dropped(self, oid: int) -> Note | None:
+    def _dropped(self, oid: int) -> TableNote | None:
         dropped = [each for each in self._all if each.root_oid == oid and each.what == "dropped"]
         gone = {each.leaf_oid for each in dropped}
         others = {name for other, name in self._called.items() if other not in gone}
@@ -235,7 +242,7 @@ class PartitionChanges:
             "was a partition that the source dropped" if len(there) == 1 else "were partitions that the source dropped"
         )
         drop = f"`drop table {', '.join(shortest(*name) for name in there[:_NAMED])}` there"
-        return Note(f"{_some(there)} {is_one}, and {were}", f"{drop}, if nobody needs it")
+        return TableNote(f"{_some(there)} {is_one}, and {were}", f"{drop}, if nobody needs it")
 
 
 @dataclass(frozen=True)
@@ -246,7 +253,7 @@ class PartitioningState:
     kept: tuple[int, ...] = ()
 
 
-def divided(follower: Connection, registration: Follower) -> dict[int, PartitioningState]:
+def divided(follower: Connection, registration: RegisteredFollower) -> dict[int, PartitioningState]:
     """Return that of its tables, by oid; one without any change is not there."""
     values = {"source": registration.source_id, "follower": registration.name}
     rows = follower.execute(_FIND_LOOKED, values).fetchall()
@@ -254,7 +261,7 @@ def divided(follower: Connection, registration: Follower) -> dict[int, Partition
 
 
 def pending(
-    follower: Connection, registration: Follower, listed: Sequence[PartitionChange]
+    follower: Connection, registration: RegisteredFollower, listed: Sequence[PartitionChange]
 ) -> dict[int, list[PartitionChange]]:
     """Return those that a follower's tables are not divided by yet, by the table's oid, in order."""
     if not listed:

@@ -10,7 +10,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from pipeline.errors import SchemaChangeError
-from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.schema_changes.altered_types import TypeAlteration
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -42,7 +42,9 @@ class EnumType:
         return dict(zip(map(str, self.label_oids), self.labels, strict=True))
 
 
-def alterations(log: Connection, source: Connection, follower: Connection, here: Position) -> Iterator[TypeAlteration]:
+def alterations(
+    log: Connection, source: Connection, follower: Connection, here: FollowerPosition
+) -> Iterator[TypeAlteration]:
     """What gives the follower's enums the labels that the source's have by now, a transaction for each enum.
 
     A label is renamed only in the type that the follower knows; the labels of a type that replaced it are added. Raises
@@ -99,7 +101,7 @@ def _renamed_unknown(here: EnumType, there: EnumType, logged: Collection[int]) -
     return moved
 
 
-def remember(source: Connection, follower: Connection, here: Position, unknown: Sequence[EnumType]) -> None:
+def remember(source: Connection, follower: Connection, here: FollowerPosition, unknown: Sequence[EnumType]) -> None:
     """Store of the follower's enums that are not stored yet what the source's are, where both have the same labels.
 
     From then on it is known which labels are renamed, and which are those of a type that replaced it.
@@ -111,14 +113,14 @@ def remember(source: Connection, follower: Connection, here: Position, unknown: 
             follower.execute(statement(_ROOM, "store_type"), _stored(here, there))
 
 
-def unknown(follower: Connection, here: Position) -> list[EnumType]:
+def unknown(follower: Connection, here: FollowerPosition) -> list[EnumType]:
     """The follower's enums of which nothing is stored."""
     found = [(each, {**vars(here), "schema": each.schema, "name": each.name}) for each in _read(follower)]
     query = statement(_ROOM, "find_type")
     return [each for each, values in found if follower.execute(query, values).fetchone() is None]
 
 
-def _stored(here: Position, there: EnumType) -> dict[str, Any]:
+def _stored(here: FollowerPosition, there: EnumType) -> dict[str, Any]:
     given = {"schema": there.schema, "name": there.name, "oid": there.oid, "parts": Jsonb(there.by_oid)}
     return {**vars(here), **given}
 

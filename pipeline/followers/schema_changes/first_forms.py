@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 
 from pipeline.followers.applying import position
-from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.table_versions import HistoryPlace
 from pipeline.followers.copying import checks, copies, pending_statements
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.copying.source_tables import CopyDelayedError
-from pipeline.followers.registry import Follower, TableName
+from pipeline.followers.registry import NamedTable, RegisteredFollower
 from pipeline.followers.schema_changes import form_adjustments
 from pipeline.followers.schema_changes.copied_types import CopiedTypes
 from pipeline.followers.schema_changes.form_adjustments import FormAdjustment
@@ -30,7 +30,7 @@ class FirstForms:
     def __init__(
         self,
         log: Connection,
-        registration: Follower,
+        registration: RegisteredFollower,
         renames: TableRenames,
         session: Callable[[], AbstractContextManager[Connection]],
     ) -> None:
@@ -39,8 +39,8 @@ class FirstForms:
         self._types = CopiedTypes(log, registration, renames, applies=False)
 
     def bring(
-        self, source: Connection, follower: Connection, table: TableName, published: Collection[str]
-    ) -> TableName:
+        self, source: Connection, follower: Connection, table: NamedTable, published: Collection[str]
+    ) -> NamedTable:
         """Give a table the name and the form that the source's has now; returns what it is called then.
 
         `published`: the columns that are to be copied. Raises SchemaChangeError where the follower does not let us, or
@@ -61,22 +61,22 @@ class FirstForms:
                     raise CopyDelayedError("the table was renamed just now")
                 self._alter(session, needed, form, moves)
             self._renames.forget(self._log, moves.gone)
-        return TableName(form.oid, *form.called)
+        return NamedTable(form.oid, *form.called)
 
     def _needed(
-        self, source: Connection, follower: Connection, table: TableName, published: Collection[str]
+        self, source: Connection, follower: Connection, table: NamedTable, published: Collection[str]
     ) -> tuple[FormAdjustment, NameChanges]:
         """The alterations that a table needs, and what happens to names."""
         oid, formed = table.table_oid, _formed(self._here(follower))
-        here = TableName(oid, *self._renames.called(follower)[oid])
+        here = NamedTable(oid, *self._renames.called(follower)[oid])
         needed = form_adjustments.find(self._log, follower, source, self._registration, here, formed, published)
         return needed, self._renames.plan(follower, {oid: needed.called})
 
-    def is_called(self, follower: Connection, table: TableName) -> bool:
+    def is_called(self, follower: Connection, table: NamedTable) -> bool:
         """True if the table still has that name: another one may have taken it."""
         return self._renames.is_called(follower, table)
 
-    def require_types(self, source: Connection, follower: Connection, table: TableName) -> None:
+    def require_types(self, source: Connection, follower: Connection, table: NamedTable) -> None:
         """Raises CopyDelayedError if a type of the table's values was altered since `bring`."""
         self._types.require_same(source, follower, table.table_oid)
 
@@ -88,23 +88,23 @@ class FirstForms:
         moves: NameChanges,
     ) -> None:
         here = self._here(session)
-        moved, made = dict[int, TableName](), set[int]()
+        moved, made = dict[int, NamedTable](), set[int]()
         if moves.names or needed.moves_columns:
             # Keys, indexes and checks are kept as statements, for the tables as they were made.
-            moved = {oid: TableName(oid, *name) for oid, name in {form.oid: form.called, **moves.names}.items()}
+            moved = {oid: NamedTable(oid, *name) for oid, name in {form.oid: form.called, **moves.names}.items()}
             made = moved.keys() & pending_statements.unfinished_tables(session, here)
             for error in pending_statements.finish(session, here, moved).values():
                 raise error
         self._renames.carry_out(session, here, moves)
-        needed.at(session, TableName(form.oid, *form.called)).alter(lambda: None)
+        needed.at(session, NamedTable(form.oid, *form.called)).alter(lambda: None)
         for oid in made:
             pending_statements.store(session, here, oid, checks.take_off(session, here, moved[oid]))
         copies.store_form(session, here, form)
 
-    def _here(self, follower: Connection) -> Position:
-        return position.existing(follower, self._registration.source_id, self._registration.name)
+    def _here(self, follower: Connection) -> FollowerPosition:
+        return position.require_existing(follower, self._registration.source_id, self._registration.name)
 
 
-def _formed(here: Position) -> Place:
+def _formed(here: FollowerPosition) -> HistoryPlace:
     """The form that the history has of it, where it was there before the follower was added."""
-    return Place(here.source_epoch, here.commit_lsn or 0, 2**31 - 1)
+    return HistoryPlace(here.source_epoch, here.commit_lsn or 0, 2**31 - 1)

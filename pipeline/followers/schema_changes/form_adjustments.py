@@ -11,11 +11,11 @@ from psycopg import sql
 
 from pipeline.errors import SchemaChangeError
 from pipeline.followers.applying import table_versions
-from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import COLUMN_PARTS, CopiedForm, Place
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.table_versions import COLUMN_PARTS, CopiedForm, HistoryPlace
 from pipeline.followers.copying import copies, source_forms
 from pipeline.followers.copying.source_forms import SourceForm
-from pipeline.followers.registry import Follower, TableName
+from pipeline.followers.registry import NamedTable, RegisteredFollower
 from pipeline.followers.schema_changes import difference, last_forms, partitions, reached_versions
 from pipeline.followers.schema_changes.alterations import AlterationBuilder, TableAlteration, run
 from pipeline.followers.schema_changes.difference import ColumnForm, FormDifference
@@ -29,8 +29,8 @@ class FormAdjustment:
     def __init__(
         self,
         follower: Connection,
-        registration: Follower,
-        table: TableName,
+        registration: RegisteredFollower,
+        table: NamedTable,
         change: FormDifference,
         form: SourceForm | None,
         partitions: Sequence[SourcePartition] = (),
@@ -46,7 +46,7 @@ class FormAdjustment:
         """The source's name of the table; if the source has dropped it, the follower's name."""
         return self.form.called if self.form else self._called
 
-    def at(self, follower: Connection, table: TableName) -> FormAdjustment:
+    def at(self, follower: Connection, table: NamedTable) -> FormAdjustment:
         """The same over another session, of the table under another name."""
         return FormAdjustment(follower, self._registration, table, self._change, self.form, self._partitions)
 
@@ -141,9 +141,9 @@ def find(
     log: Connection,
     follower: Connection,
     source: Connection,
-    registration: Follower,
-    table: TableName,
-    formed: Place,
+    registration: RegisteredFollower,
+    table: NamedTable,
+    formed: HistoryPlace,
     published: Collection[str],
 ) -> FormAdjustment:
     """What a table needs that has the form as of this place, and whose copy has these columns.
@@ -168,10 +168,15 @@ def find(
 
 
 def _change(
-    log: Connection, follower: Connection, registration: Follower, table: TableName, formed: Place, now: SourceForm
+    log: Connection,
+    follower: Connection,
+    registration: RegisteredFollower,
+    table: NamedTable,
+    formed: HistoryPlace,
+    now: SourceForm,
 ) -> FormDifference:
     """From the form that the table was made with, or else from that which the history has of this place."""
-    begins = Position(registration.source_id, registration.name)
+    begins = FollowerPosition(registration.source_id, registration.name)
     made = copies.find_form(follower, begins, table.table_oid)
     stored = reached_versions.find(follower, begins).get(table.table_oid)
     if isinstance(made, list) and not (stored and stored.place > formed):
@@ -180,7 +185,7 @@ def _change(
         change = difference.between(made, now, numbered=made.oid == now.oid)
         return change if made.oid == now.oid else _in_its_place(follower, table, change, now)
     place = max(formed, stored.place) if stored else formed
-    before = table_versions.at(log, registration.source_id, table, place)
+    before = table_versions.version_at(log, registration.source_id, table, place)
     if before is None:  # it was in no log: each column of the copy is looked for
         return difference.between(SourceForm(now.oid, *now.called, [], [], []), now, numbered=False)
     numbered = before.numbered and before.relation_oid == table.table_oid
@@ -188,7 +193,7 @@ def _change(
     return change if before.table_oid == table.table_oid else _in_its_place(follower, table, change, now)
 
 
-def _in_its_place(follower: Connection, table: TableName, change: FormDifference, now: SourceForm) -> FormDifference:
+def _in_its_place(follower: Connection, table: NamedTable, change: FormDifference, now: SourceForm) -> FormDifference:
     """The change of a table that takes the place of another one: each of its columns is looked for."""
     there = AlterationBuilder(follower, (table.table_schema, table.table_name))
     retyped = tuple(each for each in change.retyped if there.has(each.name, change))

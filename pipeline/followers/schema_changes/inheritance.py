@@ -14,10 +14,10 @@ import psycopg
 from psycopg import sql
 
 from pipeline.followers.applying import truncates
-from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.table_versions import HistoryPlace
 from pipeline.followers.copying import log_progress, refusals
-from pipeline.followers.registry import Follower, Note
+from pipeline.followers.registry import RegisteredFollower, TableNote
 from pipeline.followers.schema_changes.alterations import TableAlteration
 from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres import connections, queries
@@ -44,7 +44,7 @@ class InheritanceChanges:
     """That of one follower's tables, as of now. `called`: the names of its tables, by oid."""
 
     def __init__(
-        self, log: Connection, follower: Connection, registration: Follower, called: Mapping[int, Name]
+        self, log: Connection, follower: Connection, registration: RegisteredFollower, called: Mapping[int, Name]
     ) -> None:
         self._log, self._follower, self._registration, self._called = log, follower, registration, called
         values = {
@@ -56,14 +56,14 @@ class InheritanceChanges:
         }
         self._changes = queries.rows(log, _Change, statement(_ROOM, "looked_inheritance"), values)
         self._pending = [each for each in self._changes if self._differs(each)]
-        self._waits, self._not_before = dict[int, Note](), 0.0
+        self._waits, self._not_before = dict[int, TableNote](), 0.0
 
-    def follow_due(self, here: Position) -> None:
+    def follow_due(self, here: FollowerPosition) -> None:
         """Let tables inherit as the source's do, as far as the log is applied."""
         if not self._pending or self._registration.ddl == "stop" or time.monotonic() < self._not_before:
             return
         for each in list(self._pending):
-            if log_progress.reaches(self._log, here, Place(each.epoch, each.seen_lsn, 0)):
+            if log_progress.reaches(self._log, here, HistoryPlace(each.epoch, each.seen_lsn, 0)):
                 note = self._alter(each) if self._differs(each) else None
                 if note is None:
                     self._pending.remove(each)
@@ -81,7 +81,7 @@ class InheritanceChanges:
             if each.child_oid == oid and each.inherits and self._registration.ddl != "stop" and self._inherits(each):
                 self._follower.execute(self._alteration(replace(each, inherits=False)).statement)
 
-    def notes(self) -> dict[int, Note]:
+    def notes(self) -> dict[int, TableNote]:
         """Return what there is to say of tables, by oid, that do not inherit as the source's do."""
         if self._registration.ddl != "stop":
             return self._waits
@@ -97,7 +97,7 @@ class InheritanceChanges:
         found: bool | None = queries.value(self._follower, statement(_ROOM, "inherits"), values)
         return found
 
-    def _alter(self, each: _Change) -> Note | None:
+    def _alter(self, each: _Change) -> TableNote | None:
         """Do it; returns why that is not possible now."""
         altered = self._alteration(each)
         try:
@@ -105,17 +105,19 @@ class InheritanceChanges:
                 self._follower.execute(altered.statement)
         except psycopg.errors.LockNotAvailable:
             tables = [sql.Identifier(*self._called[oid]) for oid in (each.child_oid, each.parent_oid)]
-            return Note(str(truncates.locked(self._follower, tables, "a change of inheritance")))
+            return TableNote(str(truncates.locked_error(self._follower, tables, "a change of inheritance")))
         except psycopg.Error as error:
             if connections.is_gone(error) or connections.is_ours(error):
                 raise
             remedy = f"see that `{altered.as_text(self._follower)}` can be run there; {refusals.AGAIN}"
-            return Note(f"{altered.what}, and the follower does not let us: {refusals.server_message(error)}", remedy)
+            return TableNote(
+                f"{altered.what}, and the follower does not let us: {refusals.server_message(error)}", remedy
+            )
         return None
 
-    def _stays(self, each: _Change) -> Note:
+    def _stays(self, each: _Change) -> TableNote:
         altered = self._alteration(each)
-        return Note(f"{altered.what}, and --ddl is stop", f"`{altered.as_text(self._follower)}` there")
+        return TableNote(f"{altered.what}, and --ddl is stop", f"`{altered.as_text(self._follower)}` there")
 
     def _alteration(self, each: _Change) -> TableAlteration:
         child, parent = self._called[each.child_oid], self._called[each.parent_oid]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pipeline.followers.applying import table_versions
-from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import COLUMN_PARTS, LAST, CopiedForm, Place
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.table_versions import COLUMN_PARTS, LAST, CopiedForm, HistoryPlace
 from pipeline.followers.copying import copies
 from pipeline.followers.copying.source_forms import SourceForm
-from pipeline.followers.registry import TableName
+from pipeline.followers.registry import NamedTable
 from pipeline.followers.schema_changes import reached_versions
 from pipeline.postgres.connections import Connection
 
 
-def find(log: Connection, follower: Connection, here: Position, table: TableName) -> SourceForm | None:
+def find(log: Connection, follower: Connection, here: FollowerPosition, table: NamedTable) -> SourceForm | None:
     """Return the form of one of its tables, which the source may have dropped; None if nothing tells it.
 
     `log`: the pipeline database. `here`: where the follower is.
@@ -24,8 +24,8 @@ def find(log: Connection, follower: Connection, here: Position, table: TableName
         return form
     if form is not None and not (stored and place and stored.place > place) and _tells_all(form):
         return SourceForm(oid, *called, columns_of(form), [each[0] for each in form if each[-1]], [])
-    place = place or Place(here.source_epoch, here.commit_lsn or 0, LAST)
-    found = table_versions.at(log, here.source, table, max(place, stored.place) if stored else place)
+    place = place or HistoryPlace(here.source_epoch, here.commit_lsn or 0, LAST)
+    found = table_versions.version_at(log, here.source, table, max(place, stored.place) if stored else place)
     return None if found is None else SourceForm(found.table_oid, *called, found.columns, found.key_columns, [])
 
 

@@ -19,9 +19,9 @@ from pipeline.errors import SchemaChangeError
 from pipeline.followers import connecting
 from pipeline.followers.applying import position, table_versions, truncates
 from pipeline.followers.applying.followed_tables import Partition
-from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.applying.table_versions import HistoryPlace
 from pipeline.followers.copying.taken_names import displaced_name
-from pipeline.followers.registry import Follower, TableName
+from pipeline.followers.registry import NamedTable, RegisteredFollower
 from pipeline.followers.schema_changes.alterations import TableAlteration, run
 from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres import queries, reading_session, session_settings
@@ -78,7 +78,7 @@ def read(source: Connection, root: int) -> list[SourcePartition]:
 class FormerPartitions:
     """Partitions that a table of the source has had, by its oid. Asked for once they are needed."""
 
-    def __init__(self, log: Connection, registration: Follower, root: int) -> None:
+    def __init__(self, log: Connection, registration: RegisteredFollower, root: int) -> None:
         self._log, self._values = log, {"source": registration.source_id, "root": root}
 
     def oid(self, name: Name, *, left: bool) -> int | None:
@@ -96,7 +96,7 @@ class TablePartitions:
     def __init__(
         self,
         follower: Connection,
-        registration: Follower,
+        registration: RegisteredFollower,
         root: Name,
         called: Collection[Name],
         former: FormerPartitions | None = None,
@@ -241,7 +241,7 @@ def names(follower: Connection, root: Name) -> set[Name]:
 
 
 def detach_before_copy(
-    log: Connection, follower: Connection, registration: Follower, table: TableName, called: Collection[Name]
+    log: Connection, follower: Connection, registration: RegisteredFollower, table: NamedTable, called: Collection[Name]
 ) -> bool:
     """Detach a table that is to be copied, where it is a partition here and is none at the source any more.
 
@@ -255,8 +255,8 @@ def detach_before_copy(
     versions = table_versions.all_versions(log, registration.source_id, [table.table_oid]).get(table.table_oid)
     try:
         with follower.transaction():
-            here = position.existing(follower, registration.source_id, registration.name, held=True)
-            if not versions or Place(here.source_epoch, here.commit_lsn or 0, 2**31 - 1) < versions[-1].place:
+            here = position.require_existing(follower, registration.source_id, registration.name, held=True)
+            if not versions or HistoryPlace(here.source_epoch, here.commit_lsn or 0, 2**31 - 1) < versions[-1].place:
                 return False
             position.change_tables(follower, here)
             with queries.lock_timeout(follower, truncates.LOCK_TIMEOUT):

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pipeline.followers.applying import followed_tables, table_versions
-from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import Place, TableVersion
-from pipeline.followers.registry import TableName
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.table_versions import HistoryPlace, TableFormVersion
+from pipeline.followers.registry import NamedTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -42,18 +42,18 @@ class StoredForm:
     idx: int
 
     @property
-    def place(self) -> Place:
+    def place(self) -> HistoryPlace:
         """Where the form begins; the first place where it is that of the beginning."""
-        return Place(self.source_epoch, self.lsn, self.idx)
+        return HistoryPlace(self.source_epoch, self.lsn, self.idx)
 
 
-def find(follower: Connection, here: Position) -> dict[int, StoredForm]:
+def find(follower: Connection, here: FollowerPosition) -> dict[int, StoredForm]:
     """Those of tables that were changed, by oid; all others are as they were registered."""
     found = queries.rows(follower, StoredForm, _FIND_FORMS, vars(here))
     return {each.table_oid: each for each in found}
 
 
-def begin(log: Connection, follower: Connection, here: Position, tables: Iterable[TableName]) -> None:
+def begin(log: Connection, follower: Connection, here: FollowerPosition, tables: Iterable[NamedTable]) -> None:
     """Tables have the newest form that fits them: what came since the follower was added they do not have yet.
 
     Of one that had no event before that, none may fit.
@@ -72,18 +72,18 @@ def begin(log: Connection, follower: Connection, here: Position, tables: Iterabl
             store(follower, here, oid, name, (same or fit)[-1].place)
 
 
-def begin_at_position(follower: Connection, here: Position, tables: Iterable[TableName]) -> None:
+def begin_at_position(follower: Connection, here: FollowerPosition, tables: Iterable[NamedTable]) -> None:
     """Tables have the form that the source's have at the position."""
-    place = Place(here.source_epoch, here.commit_lsn or 0, table_versions.LAST)
+    place = HistoryPlace(here.source_epoch, here.commit_lsn or 0, table_versions.LAST)
     for table in tables:
         store(follower, here, table.table_oid, (table.table_schema, table.table_name), place)
 
 
-def _fits(version: TableVersion, columns: Mapping[str, str]) -> bool:
+def _fits(version: TableFormVersion, columns: Mapping[str, str]) -> bool:
     return all(column["name"] in columns for column in version.columns)
 
 
-def _types(follower: Connection, version: TableVersion) -> dict[str, str | None]:
+def _types(follower: Connection, version: TableFormVersion) -> dict[str, str | None]:
     """What the follower calls the types of its columns."""
     values = {
         "names": [column["type_name"] for column in version.columns],
@@ -93,12 +93,12 @@ def _types(follower: Connection, version: TableVersion) -> dict[str, str | None]
     return {column["name"]: name for column, (name,) in zip(version.columns, found, strict=True)}
 
 
-def store(follower: Connection, here: Position, oid: int, name: tuple[str, str], place: Place) -> None:
+def store(follower: Connection, here: FollowerPosition, oid: int, name: tuple[str, str], place: HistoryPlace) -> None:
     """A table has this name, and the form from this place on; a place before the stored one is not taken."""
     values = {"oid": oid, "schema": name[0], "name": name[1], "epoch": place.epoch, "lsn": place.lsn, "idx": place.idx}
     follower.execute(statement(_ROOM, "store_form"), {**vars(here), **values})
 
 
-def forget(follower: Connection, here: Position, oids: Iterable[int]) -> None:
+def forget(follower: Connection, here: FollowerPosition, oids: Iterable[int]) -> None:
     """Of tables that are followed no longer."""
     follower.execute(_FORGET_FORMS, {**vars(here), "oids": list(oids)})

@@ -11,10 +11,10 @@ from pipeline.config.settings import Config
 from pipeline.errors import FollowedTablesChangedError, SchemaChangeError
 from pipeline.followers import registry
 from pipeline.followers.applying import position, table_versions
-from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.copying import copies, missing_tables
 from pipeline.followers.copying.source_forms import SourceForm
-from pipeline.followers.registry import Follower, TableName
+from pipeline.followers.registry import NamedTable, RegisteredFollower
 from pipeline.followers.schema_changes import last_forms, reached_versions, source_tables, table_names
 from pipeline.followers.schema_changes.alterations import TableAlteration, run
 from pipeline.followers.schema_changes.table_names import Name, NameChanges
@@ -28,7 +28,10 @@ class TableRenames:
     """Renames the tables of one follower. May be used by several threads, each with a session of its own."""
 
     def __init__(
-        self, config: Config, found: Callable[[], Follower], called: Callable[[Connection], Mapping[int, TableName]]
+        self,
+        config: Config,
+        found: Callable[[], RegisteredFollower],
+        called: Callable[[Connection], Mapping[int, NamedTable]],
     ) -> None:
         """`found` returns the follower as it is now, `called` its tables by oid, over a connection to it."""
         self._config, self._find, self._called = config, found, called
@@ -37,7 +40,7 @@ class TableRenames:
         """The names of the follower's tables by oid."""
         return {oid: (each.table_schema, each.table_name) for oid, each in self._called(follower).items()}
 
-    def is_called(self, follower: Connection, table: TableName) -> bool:
+    def is_called(self, follower: Connection, table: NamedTable) -> bool:
         """True if the table still has that name: another one may have taken it."""
         return self.called(follower).get(table.table_oid) == (table.table_schema, table.table_name)
 
@@ -52,7 +55,7 @@ class TableRenames:
         """Raises SchemaChangeError if the table cannot get this name; changes nothing."""
         self._alterations(follower, self.plan(follower, {oid: target}), self.called(follower))
 
-    def carry_out(self, session: Connection, here: Position, moves: NameChanges) -> None:
+    def carry_out(self, session: Connection, here: FollowerPosition, moves: NameChanges) -> None:
         """Rename these tables, in the transaction that is open; `forget` those that are gone once it has ended.
 
         Raises SchemaChangeError if the follower does not let us, or is not to follow.
@@ -98,9 +101,9 @@ class TableRenames:
     ) -> dict[int, SourceForm]:
         """By oid, the forms of the tables whose places these take: theirs until their copies are made."""
         found = self._find()
-        here = position.existing(follower, found.source_id, found.name)
+        here = position.require_existing(follower, found.source_id, found.name)
         holders = {name: oid for oid, name in self.called(follower).items() if oid in moves.gone - moves.names.keys()}
-        tables = {oid: TableName(holders[name], *name) for oid, name in taken.items() if name in holders}
+        tables = {oid: NamedTable(holders[name], *name) for oid, name in taken.items() if name in holders}
         forms = {oid: last_forms.find(log, follower, here, table) for oid, table in tables.items()}
         return {oid: form for oid, form in forms.items() if form is not None}
 
@@ -111,7 +114,7 @@ class TableRenames:
         DatabaseUnavailableError.
         """
         called = self.called(follower)
-        tables = [TableName(oid, *name) for oid, name in called.items()]
+        tables = [NamedTable(oid, *name) for oid, name in called.items()]
         lacking = {table.table_oid for table in missing_tables.lacking(follower, tables)}
         counts = Counter(called.values())
         shared = {oid for oid, name in called.items() if counts[name] > 1}
@@ -131,12 +134,14 @@ class TableRenames:
             self.request_copies(log, follower, others)
         return True
 
-    def _here(self, follower: Connection) -> Position:
+    def _here(self, follower: Connection) -> FollowerPosition:
         """Held until the end of the transaction."""
         found = self._find()
-        return position.existing(follower, found.source_id, found.name, held=True)
+        return position.require_existing(follower, found.source_id, found.name, held=True)
 
-    def _rename(self, session: Connection, here: Position, moves: NameChanges, called: Mapping[int, Name]) -> None:
+    def _rename(
+        self, session: Connection, here: FollowerPosition, moves: NameChanges, called: Mapping[int, Name]
+    ) -> None:
         for name, each in self._alterations(session, moves, called):
             run(session, here.follower, name, [each])
         for oid, name in moves.names.items():

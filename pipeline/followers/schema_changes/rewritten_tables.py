@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.errors import SchemaChangeError
-from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.copying import copies
-from pipeline.followers.registry import Follower
+from pipeline.followers.registry import RegisteredFollower
 from pipeline.followers.schema_changes.changed_types import UncertainTables
 from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres import queries
@@ -50,7 +50,7 @@ class _Rewritten:
     found_at: datetime
 
 
-def begin(log: Connection, follower: Connection, registration: Follower, here: Position) -> None:
+def begin(log: Connection, follower: Connection, registration: RegisteredFollower, here: FollowerPosition) -> None:
     """Before anything is copied; nothing where it has begun. Copies have what was rewritten before they are made."""
     upto = _newest(log, here)
     if registration.copy != "source":
@@ -62,8 +62,8 @@ def begin(log: Connection, follower: Connection, registration: Follower, here: P
 def request_new_copies(
     log: Connection,
     follower: Connection,
-    registration: Follower,
-    here: Position,
+    registration: RegisteredFollower,
+    here: FollowerPosition,
     called: Mapping[int, Name],
     look_at_types: Callable[[], UncertainTables],
 ) -> bool:
@@ -93,8 +93,8 @@ def request_new_copies(
 
 def request_copies(
     follower: Connection,
-    registration: Follower,
-    here: Position,
+    registration: RegisteredFollower,
+    here: FollowerPosition,
     called: Mapping[int, Name],
     rewritten: Mapping[int, list[str]],
 ) -> bool:
@@ -119,10 +119,10 @@ def request_copies(
     return bool(names)
 
 
-def is_up_to_date(log: Connection, follower: Connection, here: Position) -> bool:
+def is_up_to_date(log: Connection, follower: Connection, here: FollowerPosition) -> bool:
     """True if `copy_anew` has seen all that the log knows."""
     return _newest(log, here) <= int(queries.value(follower, statement(_ROOM, "find_rewrites"), vars(here)))
 
 
-def _newest(log: Connection, here: Position) -> int:
+def _newest(log: Connection, here: FollowerPosition) -> int:
     return int(queries.value(log, _NEWEST_REWRITE, {"source": here.source}))

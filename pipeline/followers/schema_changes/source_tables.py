@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.config.settings import Config
 from pipeline.followers import connecting
-from pipeline.followers.applying.table_versions import TableVersion
+from pipeline.followers.applying.table_versions import TableFormVersion
 from pipeline.postgres import queries
 from pipeline.postgres.queries import statement
 
@@ -32,7 +32,7 @@ class CurrentSourceTable:
         """Schema and name."""
         return self.schema, self.name
 
-    def keys_of(self, version: TableVersion) -> list[list[str]]:
+    def keys_of(self, version: TableFormVersion) -> list[list[str]]:
         """The keys that it has now, by the names that a version has for their columns, if it has numbers."""
         if not version.numbered:
             return self.keys

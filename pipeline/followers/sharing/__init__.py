@@ -1,2 +1,1 @@
-"""Read once for all followers of the same tables that are at the same place of the log: at its head, most of the
-time."""
+"""Reads the log once for all followers of the same tables at the same place of the log, which is mostly its head."""

@@ -1,4 +1,4 @@
-"""An applier's side of what is read for several of them."""
+"""The applier's side of shared reading: asks over a socket for passes that are read for several appliers."""
 
 from __future__ import annotations
 
@@ -10,84 +10,84 @@ from multiprocessing.connection import Connection as Line
 from typing import Any
 
 from pipeline.followers.applying.ahead import ReadAheadError
-from pipeline.followers.applying.passes import Pass
-from pipeline.followers.applying.reading import End, Part
-from pipeline.followers.applying.upcoming import Alone, Nothing, Source
+from pipeline.followers.applying.passes import PlannedPass
+from pipeline.followers.applying.reading import PassEnd, PassPart
+from pipeline.followers.applying.upcoming import LogSelection, NothingNext, ReadAlone
 from pipeline.followers.sharing import messages
-from pipeline.followers.sharing.messages import Ask, Broken, Unknown, Working
+from pipeline.followers.sharing.messages import BrokenPass, PassRequest, StillReading, UnknownKey
 
 logger = logging.getLogger(__name__)
 
 SILENT_SECONDS = 10.0
-"""Without a sign of life: then the applier reads alone for good."""
+"""Seconds without a sign of life after which the applier reads alone forever."""
 
 
 class SharedLog:
-    """Over one socket, from one thread. Where it breaks, or nobody answers, everything is read alone."""
+    """Receives passes over one socket, in one thread. If the socket breaks or is silent, the applier reads alone."""
 
     def __init__(self, line: socket.socket) -> None:
-        """`line`: from `SharedReading.attach`; it belongs to this from now on."""
+        """`line`: from `SharedReading.open_socket`; this object closes it."""
         self._line: Line | None = Line(line.detach())
-        self._source: Source | None = None
+        self._source: LogSelection | None = None
         self._key = b""
-        self._unread = False  # parts of the pass that was taken last
+        self._unread = False  # True if the last pass has parts that were not read
 
-    def begin(self, source: Source, seq: int) -> None:
-        """As `upcoming.Shared`."""
-        self._source = messages.as_read(source, seq)
+    def begin(self, source: LogSelection, seq: int) -> None:
+        """Ask for this from now on, as `upcoming.SharedReader` describes."""
+        self._source = messages.shareable(source, seq)
         self._key = messages.key_of(self._source)
 
     def close(self) -> None:
-        """Everything is read alone from now on."""
+        """Close the socket, so that the applier reads alone from now on."""
         if self._line is not None:
             self._line.close()
         self._line, self._unread = None, False
 
-    def next(self, after: int, *, continues: bool) -> Pass | Nothing | Alone:
-        """As `upcoming.Shared`."""
+    def next(self, after: int, *, continues: bool) -> PlannedPass | NothingNext | ReadAlone:
+        """Return the next pass, as `upcoming.SharedReader` describes."""
         try:
             for _ in self._rest():
                 pass
-            answer = self._ask(Ask(self._key, after, continues))
+            answer = self._ask(PassRequest(self._key, after, continues))
         except (ReadAheadError, EOFError, OSError, pickle.PickleError) as error:
             self._give_up(error)
-            return Alone()
-        self._unread = isinstance(answer, Pass)
+            return ReadAlone()
+        self._unread = isinstance(answer, PlannedPass)
         return answer
 
-    def parts(self) -> Generator[Part, None, None]:
-        """As `upcoming.Shared`."""
+    def parts(self) -> Generator[PassPart, None, None]:
+        """Yield the parts of the last pass, as `upcoming.SharedReader` describes."""
         try:
             for part in self._rest():
-                if isinstance(part, Broken):
+                if isinstance(part, BrokenPass):
                     raise ReadAheadError
                 yield part
         except (EOFError, OSError, pickle.PickleError) as error:
             self._give_up(error)
             raise ReadAheadError from error
 
-    def _ask(self, ask: Ask) -> Pass | Nothing | Alone:
+    def _ask(self, ask: PassRequest) -> PlannedPass | NothingNext | ReadAlone:
         if self._line is None:
-            return Alone()
+            return ReadAlone()
         self._line.send(ask)
-        if isinstance(answer := self._receive(), Unknown):
+        if isinstance(answer := self._receive(), UnknownKey):
             self._line.send(self._source)
             answer = self._receive()
-        assert isinstance(answer, Pass | Nothing | Alone)  # noqa: S101  nothing else is an answer
+        assert isinstance(answer, PlannedPass | NothingNext | ReadAlone)  # noqa: S101  nothing else is an answer
         return answer
 
-    def _rest(self) -> Generator[Part | Broken, None, None]:
+    def _rest(self) -> Generator[PassPart | BrokenPass, None, None]:
         while self._unread:
             part = self._receive()
-            self._unread = not isinstance(part, End | Broken)
-            if not isinstance(part, End):
+            self._unread = not isinstance(part, PassEnd | BrokenPass)
+            if not isinstance(part, PassEnd):
                 yield part
 
     def _receive(self) -> Any:
         if self._line is None:
             raise EOFError
         while self._line.poll(SILENT_SECONDS):
-            if not isinstance(message := self._line.recv(), Working):
+            if not isinstance(message := self._line.recv(), StillReading):
                 return message
         raise TimeoutError
 

@@ -1,5 +1,4 @@
-"""What appliers and the one that reads for several of them say to each other over a socket: pickled, as both are this
-program."""
+"""Messages between appliers and the shared reading over a socket; they are pickled, because both ends are this code."""
 
 from __future__ import annotations
 
@@ -8,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables
 from pipeline.followers.applying.table_versions import AS_OF_POSITION
-from pipeline.followers.applying.upcoming import Source
+from pipeline.followers.applying.upcoming import LogSelection
 
 
 @dataclass(frozen=True)
-class Ask:
-    """For what comes after a seq. `key`: who has the same reads the same."""
+class PassRequest:
+    """An applier's request for the next pass after a seq. `key`: appliers with the same key read the same events."""
 
     key: bytes
     after: int
@@ -21,33 +20,33 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Unknown:
-    """Nobody else reads that: the answer is what it is, a `Source`."""
+class UnknownKey:
+    """The answer that no stream has this key; the applier then sends its `LogSelection`."""
 
 
 @dataclass(frozen=True)
-class Working:
-    """On the answer: a sign of life."""
+class StillReading:
+    """A sign of life while the answer is being read."""
 
 
 @dataclass(frozen=True)
-class Broken:
-    """The rest of this pass could not be read."""
+class BrokenPass:
+    """The message that the rest of this pass could not be read."""
 
 
-def as_read(source: Source, seq: int) -> Source:
-    """Without what only concerns one follower, or nobody who is past a seq."""
-    tables = {table.oid: _as_read(table, seq) for table in sorted(source.tables, key=lambda table: table.oid)}
+def shareable(source: LogSelection, seq: int) -> LogSelection:
+    """Return the selection without details of one follower, and without `filled_upto` up to the seq of the follower."""
+    tables = {table.oid: _shareable_table(table, seq) for table in sorted(source.tables, key=lambda table: table.oid)}
     return replace(source, tables=FollowedTables(tables, source.tables.version))
 
 
-def _as_read(table: FollowedTable, seq: int) -> FollowedTable:
+def _shareable_table(table: FollowedTable, seq: int) -> FollowedTable:
     filled = table.wanted.filled_upto
     wanted = replace(table.wanted, formed=AS_OF_POSITION, filled_upto=filled if filled > seq else 0)
     return replace(table, wanted=wanted, own=(), uniques=())
 
 
-def key_of(source: Source) -> bytes:
-    """Of what `as_read` returns."""
+def key_of(source: LogSelection) -> bytes:
+    """Return the key of a selection that `shareable` has returned."""
     parts = (source.id, source.tables.version, source.events_table, source.sizes, source.gap, *source.tables)
     return hashlib.sha256(repr(parts).encode()).digest()

@@ -1,4 +1,4 @@
-"""Reads for the appliers of one server: each asks over a socket of its own."""
+"""The server's side of shared reading: answers the appliers of one server, each over its own socket."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection as Line
 
-from pipeline.followers.sharing.messages import Ask, Unknown
-from pipeline.followers.sharing.stream import Stream, encode
+from pipeline.followers.sharing.messages import PassRequest, UnknownKey
+from pipeline.followers.sharing.stream import SharedStream, encode
 from pipeline.postgres.connections import Connection
 
 
 class SharedReading:
-    """A stream for each key that appliers ask with, over a connection of its own, while there are such."""
+    """Keeps one stream, with its own connection, for each key that appliers ask for."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
-        """`connect`: to the log; from any thread."""
+        """`connect` opens a connection to the log; any thread may call it."""
         self._connect = connect
         self._lock = threading.Lock()
-        self._streams = dict[bytes, Stream]()
+        self._streams = dict[bytes, SharedStream]()
 
-    def attach(self) -> socket.socket:
-        """For one more applier: the socket for `client.SharedLog`. It is served until it is closed there."""
+    def open_socket(self) -> socket.socket:
+        """Return the socket for the `client.SharedLog` of another applier, and serve it until the applier closes it."""
         ours, theirs = socket.socketpair()
         threading.Thread(target=self._serve, args=(Line(ours.detach()),), name="serves an applier", daemon=True).start()
         return theirs
@@ -35,45 +35,45 @@ class SharedReading:
                 stream.close()
 
     def _serve(self, line: Line) -> None:
-        attached: tuple[bytes, Stream] | None = None
-        # However the applier ends, nothing is left of it here.
+        joined: tuple[bytes, SharedStream] | None = None
+        # However the applier ends, `finally` removes it from its stream.
         with line, suppress(EOFError, OSError):
             try:
                 while True:
-                    ask: Ask = line.recv()
-                    if attached is None or attached[0] != ask.key or attached[1].ended:
-                        self._detach(attached)
-                        attached = None
-                        attached = ask.key, self._stream(ask.key, line)
-                    for message in attached[1].answer(ask):
+                    ask: PassRequest = line.recv()
+                    if joined is None or joined[0] != ask.key or joined[1].ended:
+                        self._leave(joined)
+                        joined = None
+                        joined = ask.key, self._join(ask.key, line)
+                    for message in joined[1].answer(ask):
                         line.send_bytes(message)
             finally:
-                self._detach(attached)
+                self._leave(joined)
 
-    def _stream(self, key: bytes, line: Line) -> Stream:
-        """The one with this key, one reader more. What it reads is asked of the applier where there is none."""
+    def _join(self, key: bytes, line: Line) -> SharedStream:
+        """Join the stream with this key, or make it from the selection that the applier sends."""
         with self._lock:
-            if (found := self._known(key)) is not None:
+            if (found := self._join_known(key)) is not None:
                 return found
-        line.send_bytes(encode(Unknown()))
+        line.send_bytes(encode(UnknownKey()))
         source = line.recv()
         with self._lock:
-            if (found := self._known(key)) is None:
-                found = self._streams[key] = Stream(self._connect, source)
+            if (found := self._join_known(key)) is None:
+                found = self._streams[key] = SharedStream(self._connect, source)
                 found.readers = 1
             return found
 
-    def _known(self, key: bytes) -> Stream | None:
+    def _join_known(self, key: bytes) -> SharedStream | None:
         found = self._streams.get(key)
         if found is None or found.ended:
             return None
         found.readers += 1
         return found
 
-    def _detach(self, attached: tuple[bytes, Stream] | None) -> None:
-        if attached is None:
+    def _leave(self, joined: tuple[bytes, SharedStream] | None) -> None:
+        if joined is None:
             return
-        key, stream = attached
+        key, stream = joined
         with self._lock:
             stream.readers -= 1
             if stream.readers == 0:

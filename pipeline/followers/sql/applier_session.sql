@@ -1,4 +1,4 @@
--- What the session does that applies the log here, and who holds a lock that it waits for.
+-- Return what the session does that applies the log here, and which session holds the lock that it waits for.
 select a.pid, coalesce(a.state, '') as state, a.wait_event_type, a.wait_event, b.pid as blocker,
     b.application_name as blocked_by, b.state as blocker_state,
     extract(epoch from pg_catalog.clock_timestamp() - b.xact_start)::float8 as blocker_seconds

@@ -1,5 +1,5 @@
--- The sequences that columns of these tables take values from: their own, and those that a default names. A table is
--- looked for by its oid, or by its name.
+-- Return the sequences that columns of these tables take values from: sequences that belong to a column, and sequences
+-- that a default names. A table is found by its oid, or else by its name.
 select w.place::int - 1 as "table", a.attname::text as column, sn.nspname::text as schema, s.relname::text as name,
     q.seqincrement as increment,
     pg_catalog.has_schema_privilege(sn.oid, 'usage') and pg_catalog.has_sequence_privilege(s.oid, 'select') as may_read,

@@ -1,4 +1,4 @@
--- Store what a follower's applier says of it; a position never goes back.
+-- Store the report of a follower's applier; a position never goes back.
 update pipeline.followers f
 set state = %(state)s, reason = %(reason)s, remedy = %(remedy)s, reported_at = clock_timestamp(),
     seq = greatest(f.seq, %(seq)s::bigint),

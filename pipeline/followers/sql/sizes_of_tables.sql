@@ -1,5 +1,5 @@
--- Of each of these tables its quoted name here and how many rows Postgres believes it to have, of partitions together.
--- A table is looked for by its oid, or by its name; null: it is not there.
+-- Return the quoted name of each of these tables and how many rows Postgres estimates it to have, with its partitions.
+-- A table is found by its oid, or else by its name; exists is false for a table that does not exist.
 select case when f.oid is null then '' else pg_catalog.format('%%I.%%I', f.nspname, f.relname) end as name,
     coalesce(f.relkind = 'r', false) as plain,
     coalesce((

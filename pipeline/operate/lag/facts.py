@@ -16,8 +16,8 @@ from pipeline.capture.source import publication_form, slot_mark, slots
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.exports.status import ExportStatus
-from pipeline.followers.applier_session import Applier
-from pipeline.followers.operating.status import Shown
+from pipeline.followers.applier_session import ApplierActivity
+from pipeline.followers.operating.status import FollowerStatus
 from pipeline.log.readers import LaggingReader
 from pipeline.operate.lag import slot_lag
 from pipeline.operate.lag.lsn_times import Around
@@ -132,8 +132,8 @@ class Facts:
     reasons: tuple[str, ...] = ()
     starts: bool = False
     exports: ExportStatus | None = None
-    followers: Sequence[Shown] = ()
-    applier: Applier | None = None
+    followers: Sequence[FollowerStatus] = ()
+    applier: ApplierActivity | None = None
 
 
 def look(

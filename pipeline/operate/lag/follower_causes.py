@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeline.followers.applier_session import Applier
-from pipeline.followers.operating.status import Shown
+from pipeline.followers.applier_session import ApplierActivity
+from pipeline.followers.operating.status import FollowerStatus
 from pipeline.operate.lag.facts import Facts
 from pipeline.operate.lag.model import Limit, Stage, is_late
 from pipeline.terminal import drawing
@@ -32,7 +32,7 @@ def limit(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
     return Limit("follower", text + (f"; {others} more do not go on" if others else ""), remedy)
 
 
-def _why(late: Shown, seen: Applier | None) -> tuple[str, str]:
+def _why(late: FollowerStatus, seen: ApplierActivity | None) -> tuple[str, str]:
     """And the remedy."""
     see = _SEE.format(late.name)
     if late.state != "following" or late.reason is not None or seen is None:

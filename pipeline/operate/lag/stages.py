@@ -81,12 +81,12 @@ def _with_followers(connection: Connection, facts: Facts, followed: Stage) -> Fa
     """With what is known of followers."""
     known = registry.find(connection)
     served = followers.is_served(connection)
-    shown = [followers.shown(each, served=served) for each in known]
+    shown = [followers.follower_status(each, served=served) for each in known]
     late = next((each for each in shown if each.name == followed.reader), None)
     applier = None
     if late is not None and is_late(followed.own_seconds) and late.state == "following" and late.reason is None:
         dsn = next(each.dsn for each in known if each.name == late.name)
-        applier = applier_session.look(late.name, dsn, FOLLOWER_SECONDS)
+        applier = applier_session.observe(late.name, dsn, FOLLOWER_SECONDS)
     return replace(facts, followers=shown, applier=applier)
 
 

@@ -52,7 +52,7 @@ def test_what_is_not_compared_stops_it_before_the_epoch_until_it_is(following: F
         "epoch 1 of the source begins there, and what changed before it is not in the log, of public."
         in found["reason"]
     )
-    assert "then it goes on by itself: `pipeline backfill start public." in found["remedy"], found
+    assert "then the follower continues by itself: `pipeline backfill start public." in found["remedy"], found
     assert count(following.there, "select count(*) from orders") == 20
     assert found["seq"] == count(following.log, "select max(seq) from sequin_events where source_epoch = 0")
     given = {"source_dsn": following.source.info.dsn, "database_dsn": following.log.info.dsn}

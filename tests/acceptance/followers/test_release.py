@@ -124,7 +124,7 @@ def test_a_killed_release_is_finished_by_the_next_which_names_new_changes(follow
     following.source.execute("update orders set note = note")
     found = following.state("stopped")
     assert found["reason"] == "follower reports was released: nothing more is applied to it"
-    assert found["remedy"] == "if `pipeline followers release reports` was cut off, run it once more"
+    assert found["remedy"] == "if `pipeline followers release reports` was cut off, run it again"
     assert count(following.there) == 1
     done = following.run("release", "reports", "--sequences", "--json")
     assert done.returncode == 1

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from pipeline.followers import registry
 from pipeline.followers.operating import adding, resync, verify
-from pipeline.followers.registry import Follower, FollowerTable, Options
+from pipeline.followers.registry import FollowerOptions, FollowerTable, RegisteredFollower
 from pipeline.followers.running import copier, following
 from pipeline.postgres import connections, session_settings
 from tests.fidelity.tables.case import AtFollower, Kind, Stop
@@ -49,7 +49,7 @@ class FollowerOfKinds:
             if kind.follower.prepared:
                 self.look.execute(f"create schema {kind.schema}".encode())
                 self._run(kind, kind.follower.prepared)
-        options = Options(tables=tuple(f"{kind.schema}.*" for kind in kinds))
+        options = FollowerOptions(tables=tuple(f"{kind.schema}.*" for kind in kinds))
         with connections.connect(stage.config.source, "source", settings=session_settings.SERVER) as source:
             adding.add(stage.config, source, stage.log, self.name, dsn, options)
         self.running = Running(stage, self._found.id, self.name)
@@ -61,14 +61,14 @@ class FollowerOfKinds:
     def _settled(self, head: int) -> None:
         found = self._found
         pending = [table for table in found.table_states if table.state != "following"]
-        stopped: list[Follower | FollowerTable] = [found, *pending]
+        stopped: list[RegisteredFollower | FollowerTable] = [found, *pending]
         for each in stopped:
             if each.state == "stopped":
                 self._mend(each)
         done = (found.state, found.seq >= head, pending) == ("following", True, []) or self._has_ended
         assert done, (found.state, found.reason, found.remedy, found.seq, head, pending)
 
-    def _mend(self, found: Follower | FollowerTable) -> None:
+    def _mend(self, found: RegisteredFollower | FollowerTable) -> None:
         for kind in self.kinds:
             said = self._neutral(kind, found.reason or ""), self._neutral(kind, found.remedy or "")
             expected = self._expected[kind.schema][:1]
@@ -96,7 +96,7 @@ class FollowerOfKinds:
         self.look.execute(statements.encode())
 
     @property
-    def _found(self) -> Follower:
+    def _found(self) -> RegisteredFollower:
         [found] = registry.find(self._stage.log, self.name)
         return found
 

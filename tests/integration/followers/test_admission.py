@@ -16,7 +16,7 @@ from pipeline.errors import DatabaseUnavailableError, FollowerError, SourceUnfit
 from pipeline.followers.applying import position
 from pipeline.followers.operating import adding as add_follower
 from pipeline.followers.operating import status
-from pipeline.followers.registry import Options
+from pipeline.followers.registry import FollowerOptions
 from pipeline.operate.preflight import check
 from pipeline.postgres import connections, role_locks, session_settings
 from pipeline.postgres.embedded import Server
@@ -66,7 +66,7 @@ def test_names(adding: Adding, follower_dsn: str) -> None:
 
 def test_a_name_that_somebody_has_taken_meanwhile(adding: Adding, follower_dsn: str, monkeypatch: Any) -> None:
     adding.add(follower_dsn, "reports-1")
-    monkeypatch.setattr("pipeline.followers.registry.names", lambda _: [])
+    monkeypatch.setattr("pipeline.followers.registry.list_names", lambda _: [])
     adding.known.log.execute("update pipeline.followers set system_identifier = 'another'")
     assert 'somebody has just added a follower "reports_1", or' in adding.refused(follower_dsn, "reports_1")
 
@@ -281,7 +281,7 @@ def test_a_source_that_cannot_have_the_one_slot_is_named_with_the_setting(
                     connections.connect(config.source, "source", settings=session_settings.SERVER) as source,
                     pytest.raises(FollowerError) as raised,
                 ):
-                    add_follower.add(config, source, log, "reports", follower_dsn, Options())
+                    add_follower.add(config, source, log, "reports", follower_dsn, FollowerOptions())
                 return str(raised.value)
 
             run(config.source, "select pg_create_physical_replication_slot('theirs')")
@@ -308,6 +308,6 @@ def test_a_source_that_cannot_have_the_one_slot_is_named_with_the_setting(
             )
             run(config.source, "select pg_drop_replication_slot('theirs')")
             assert refused() == "no source has been replicated from yet; start `pipeline serve` first"
-            assert status.listed(log) == []
+            assert status.list_followers(log) == []
     finally:
         server.stop("immediate")

@@ -8,10 +8,10 @@ import pytest
 
 from pipeline.errors import DatabaseUnavailableError
 from pipeline.followers import registry
-from pipeline.followers.applying.copied import Copied
-from pipeline.followers.applying.passes import Gap
-from pipeline.followers.applying.position import Position
-from pipeline.followers.registry import Follower
+from pipeline.followers.applying.copied import SnapshotCopy
+from pipeline.followers.applying.passes import EpochGap
+from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.registry import RegisteredFollower
 from pipeline.followers.running import epoch_gaps
 from tests.fixtures.followers import Adding
 
@@ -27,7 +27,7 @@ from pipeline.snapshot_tables where table_name = %s
 
 
 @pytest.fixture
-def reports(adding: Adding, follower_dsn: str) -> Follower:
+def reports(adding: Adding, follower_dsn: str) -> RegisteredFollower:
     """A follower of two tables, of which `parted` has no key."""
     adding.add(follower_dsn, tables=("public.orders", "public.parted"))
     adding.known.log.execute("update pipeline.snapshot_tables set keyed = table_name = 'orders'")
@@ -35,31 +35,33 @@ def reports(adding: Adding, follower_dsn: str) -> Follower:
     return found
 
 
-def oid(reports: Follower, table: str) -> int:
+def oid(reports: RegisteredFollower, table: str) -> int:
     [found] = [each.table_oid for each in reports.table_states if each.table_name == table]
     return found
 
 
-def gap(adding: Adding, reports: Follower, *copied: str, epoch: int = 0) -> Gap | None:
-    here = Position(reports.source_id, reports.name, epoch, 5)
-    copies = {oid(reports, table): Copied(2, "1:1:", 100) for table in copied}
+def gap(adding: Adding, reports: RegisteredFollower, *copied: str, epoch: int = 0) -> EpochGap | None:
+    here = FollowerPosition(reports.source_id, reports.name, epoch, 5)
+    copies = {oid(reports, table): SnapshotCopy(2, "1:1:", 100) for table in copied}
     names = {each.table_oid: f"{each.table_schema}.{each.table_name}" for each in reports.table_states}
-    return epoch_gaps.first(adding.known.log, reports, names, here, copies)
+    return epoch_gaps.find_first(adding.known.log, reports, names, here, copies)
 
 
-def test_it_stops_before_the_first_epoch_of_which_a_table_lacks_something(adding: Adding, reports: Follower) -> None:
+def test_it_stops_before_the_first_epoch_of_which_a_table_lacks_something(
+    adding: Adding, reports: RegisteredFollower
+) -> None:
     assert gap(adding, reports) is None
     for number in (1, 2):
         adding.known.log.execute(EPOCH, (number,))
     found = gap(adding, reports)
-    resync = "copy anew what lacks something: `pipeline followers resync reports public.orders public.parted`"
-    assert found == Gap(1, "the slot was lost", "public.orders, public.parted", resync)
+    resync = "copy these tables again: `pipeline followers resync reports public.orders public.parted`"
+    assert found == EpochGap(1, "the slot was lost", "public.orders, public.parted", resync)
     assert (later := gap(adding, reports, epoch=1)) is not None
     assert later.epoch == 2
     assert gap(adding, reports, epoch=2) is None
 
 
-def test_what_is_compared_or_copied_since_lacks_nothing(adding: Adding, reports: Follower) -> None:
+def test_what_is_compared_or_copied_since_lacks_nothing(adding: Adding, reports: RegisteredFollower) -> None:
     log = adding.known.log
     for number in (1, 2):
         log.execute(EPOCH, (number,))
@@ -83,14 +85,16 @@ def test_what_is_compared_or_copied_since_lacks_nothing(adding: Adding, reports:
     assert keyless.tables == "public.parted"
 
 
-def test_a_comparison_that_is_about_to_begin_is_waited_for(adding: Adding, reports: Follower) -> None:
+def test_a_comparison_that_is_about_to_begin_is_waited_for(adding: Adding, reports: RegisteredFollower) -> None:
     adding.known.log.execute(EPOCH, (1,))
     adding.known.log.execute("update pipeline.sources set rereads_epoch = 1")
     with pytest.raises(DatabaseUnavailableError, match="about to compare tables with the log, since epoch 1"):
         gap(adding, reports)
 
 
-def test_who_has_declared_its_tables_equal_since_then_lacks_nothing(adding: Adding, reports: Follower) -> None:
+def test_who_has_declared_its_tables_equal_since_then_lacks_nothing(
+    adding: Adding, reports: RegisteredFollower
+) -> None:
     adding.known.log.execute(EPOCH, (1,))
     adding.known.log.execute("update pipeline.epochs set started_at = now() - interval '1 day'")
     declared = replace(reports, copy="none", made_seq=5)

@@ -11,7 +11,14 @@ from pipeline.cli.render import retention as retention_report
 from pipeline.errors import FollowerError, UnknownFollowerError
 from pipeline.followers import registry
 from pipeline.followers.operating import status as followers
-from pipeline.followers.registry import Database, FollowerTable, Options, Position, Report, TableName
+from pipeline.followers.registry import (
+    ApplierReport,
+    DatabaseIdentity,
+    FollowerOptions,
+    FollowerTable,
+    NamedTable,
+    RegisteredPosition,
+)
 from pipeline.log.readers import ReaderRegistry
 from pipeline.operate import status
 from pipeline.postgres import connections, role_locks
@@ -20,13 +27,13 @@ from tests.fixtures.aging_log import KEEP, PARTITION, AgingLog, aging_log
 from tests.fixtures.small_log import SOURCE, add_table
 
 OLD = 1.1 * KEEP
-TABLES = [TableName(16384, "public", "orders"), TableName(16385, "public", "items")]
+TABLES = [NamedTable(16384, "public", "orders"), NamedTable(16385, "public", "items")]
 
 
-def add(connection: Connection, name: str = "reports", seq: int = 0, tables: list[TableName] = TABLES) -> int:
+def add(connection: Connection, name: str = "reports", seq: int = 0, tables: list[NamedTable] = TABLES) -> int:
     """Returns its id."""
-    database = Database("1", 5, "shop")
-    registry.add(connection, SOURCE, name, "host=db", Options(), database, Position(seq), tables)
+    database = DatabaseIdentity("1", 5, "shop")
+    registry.add(connection, SOURCE, name, "host=db", FollowerOptions(), database, RegisteredPosition(seq), tables)
     [found] = registry.find(connection, name)
     return found.id
 
@@ -69,8 +76,8 @@ def test_retention_waits_for_a_follower_and_names_it(
 def test_retention_goes_on_as_a_follower_does(old: AgingLog) -> None:
     first, second = add(old.connection, "first", 0), add(old.connection, "second", 0)
     assert old.drop().below == 1
-    registry.report(old.connection, first, Report("following", position=Position(300)))
-    registry.report(old.connection, second, Report("stopped", "so", position=Position(150)))
+    registry.store_report(old.connection, first, ApplierReport("following", position=RegisteredPosition(300)))
+    registry.store_report(old.connection, second, ApplierReport("stopped", "so", position=RegisteredPosition(150)))
     assert old.drop().below == 101
 
 
@@ -96,11 +103,15 @@ def test_how_far_the_log_is_beyond_it(old: AgingLog) -> None:
 def test_what_an_applier_reports(aged_log: AgingLog) -> None:
     number = add(aged_log.connection)
     at = datetime(2026, 11, 25, tzinfo=UTC)
-    assert registry.report(aged_log.connection, number, Report("following", position=Position(7, 70, at)))
-    assert registry.report(aged_log.connection, number, Report("stopped", "so", "do that", Position(5, 50, at)))
-    registry.add_tables(aged_log.connection, number, [TableName(9, "public", "new")])
+    assert registry.store_report(
+        aged_log.connection, number, ApplierReport("following", position=RegisteredPosition(7, 70, at))
+    )
+    assert registry.store_report(
+        aged_log.connection, number, ApplierReport("stopped", "so", "do that", RegisteredPosition(5, 50, at))
+    )
+    registry.add_tables(aged_log.connection, number, [NamedTable(9, "public", "new")])
     said = FollowerTable(16385, "public", "things", "stopped", "why", "how")
-    registry.report_tables(aged_log.connection, number, [said])
+    registry.store_table_states(aged_log.connection, number, [said])
     [found] = registry.find(aged_log.connection)
     assert (found.state, found.reason, found.remedy) == ("stopped", "so", "do that")
     assert (found.seq, found.commit_lsn, found.committed_at) == (7, 70, at)
@@ -110,18 +121,18 @@ def test_what_an_applier_reports(aged_log: AgingLog) -> None:
         ("orders", "waiting", None),
         ("things", "stopped", "why"),
     ]
-    registry.report(aged_log.connection, number, Report("waiting", "away"))
+    registry.store_report(aged_log.connection, number, ApplierReport("waiting", "away"))
     [found] = registry.find(aged_log.connection)
     assert (found.state, found.seq, found.commit_lsn) == ("waiting", 7, 70)
     registry.remove(aged_log.connection, "reports")
-    assert not registry.report(aged_log.connection, number, Report("following"))
+    assert not registry.store_report(aged_log.connection, number, ApplierReport("following"))
     assert registry.find(aged_log.connection) == []
 
 
 def test_a_table_that_was_renamed(aged_log: AgingLog) -> None:
     number = add(aged_log.connection)
-    registry.report_tables(aged_log.connection, number, [FollowerTable(16384, "public", "orders", "following")])
-    registry.add_tables(aged_log.connection, number, [TableName(16384, "shop", "purchases")])
+    registry.store_table_states(aged_log.connection, number, [FollowerTable(16384, "public", "orders", "following")])
+    registry.add_tables(aged_log.connection, number, [NamedTable(16384, "shop", "purchases")])
     [found] = registry.find(aged_log.connection)
     assert {(each.table_schema, each.table_name): each.state for each in found.table_states} == {
         ("shop", "purchases"): "following",
@@ -134,7 +145,7 @@ def test_a_report_does_not_bring_a_forgotten_table_back(aged_log: AgingLog) -> N
     number = add(aged_log.connection)
     registry.forget_tables(aged_log.connection, number, [16384])
     said = [FollowerTable(oid, "public", "renamed", "following") for oid in (16384, 16385)]
-    registry.report_tables(aged_log.connection, number, said)
+    registry.store_table_states(aged_log.connection, number, said)
     [found] = registry.find(aged_log.connection, "reports")
     assert [(each.table_oid, each.table_name, each.state) for each in found.table_states] == [
         (16385, "renamed", "following")
@@ -156,7 +167,7 @@ def test_pause_and_resume(aged_log: AgingLog) -> None:
 
 def test_a_server_that_applies_is_seen(aged_log: AgingLog, database_dsn: str) -> None:
     number = add(aged_log.connection)
-    registry.report(aged_log.connection, number, Report("following"))
+    registry.store_report(aged_log.connection, number, ApplierReport("following"))
     assert followers.show(aged_log.connection, "reports").reason == followers.NO_SERVER
     with connections.connect(database_dsn, "pipeline database") as holder:
         assert role_locks.try_acquire(holder, followers.ROLE)

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pipeline.errors import SchemaChangeError
 from pipeline.followers.applying import position
 from pipeline.followers.operating import adding as add_follower
-from pipeline.followers.registry import Options
+from pipeline.followers.registry import FollowerOptions
 from pipeline.followers.schema_changes import alterations
 from pipeline.followers.schema_changes.alterations import TableAlteration
 from tests.fixtures.followers import TABLES, Adding, run
@@ -57,7 +57,9 @@ def test_all_rights_that_the_user_lacks_are_named_at_once(adding: Adding, follow
         "; 2 rights more; it lacks what its tables need: type fresh.mood (for other.u); let an administrator there run",
     ):
         assert expected in said, said
-    script = add_follower.lacking(adding.known.config, adding.known.source, adding.known.log, "r", dsn, Options())
+    script = add_follower.missing_sql(
+        adding.known.config, adding.known.source, adding.known.log, "r", dsn, FollowerOptions()
+    )
     tables = '"public"."orders", "public"."parted"'
     assert f'grant select, insert, update, delete, truncate on {tables} to "{role}";' in script
     assert script.count(f'grant create on database "{database}" to "{role}";') == 1
@@ -169,7 +171,9 @@ def test_all_that_tables_need_is_named_at_once_with_the_sql(adding: Adding, foll
         assert needed in said.replace(",integer", ", integer"), said
     assert "twice_more" not in said
     assert "run what `pipeline followers add … --sql` prints" in said
-    script = add_follower.lacking(adding.known.config, adding.known.source, adding.known.log, "r", dsn, Options())
+    script = add_follower.missing_sql(
+        adding.known.config, adding.known.source, adding.known.log, "r", dsn, FollowerOptions()
+    )
     assert script[0] == f'create schema if not exists "app" authorization "{role}";'
     assert script[2] == "create extension if not exists vector with schema app;"
     assert not any("later" in statement for statement in script)
@@ -180,5 +184,10 @@ def test_all_that_tables_need_is_named_at_once_with_the_sql(adding: Adding, foll
             " where typname = 'mood' and proname = 'twice'"
         ).fetchall()
     assert owners == [(role, role)]
-    assert add_follower.lacking(adding.known.config, adding.known.source, adding.known.log, "r", dsn, Options()) == []
+    assert (
+        add_follower.missing_sql(
+            adding.known.config, adding.known.source, adding.known.log, "r", dsn, FollowerOptions()
+        )
+        == []
+    )
     adding.add(dsn)

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from pipeline.followers import row_counts
-from pipeline.followers.operating.watch import Counting
-from pipeline.followers.registry import TableName
-from pipeline.followers.row_counts import EXACTLY, SETTINGS, Rows
+from pipeline.followers.operating.watch import RowCounter
+from pipeline.followers.registry import NamedTable
+from pipeline.followers.row_counts import EXACTLY, SETTINGS, RowCount
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from tests.fixtures.postgres import Cluster
@@ -38,8 +38,8 @@ def dsn(cluster: Cluster) -> Iterator[str]:
         yield dsn
 
 
-def names(*tables: str) -> list[TableName]:
-    return [TableName(number, "public", table) for number, table in enumerate(tables)]
+def names(*tables: str) -> list[NamedTable]:
+    return [NamedTable(number, "public", table) for number, table in enumerate(tables)]
 
 
 def connect(dsn: str) -> Connection:
@@ -49,24 +49,24 @@ def connect(dsn: str) -> Connection:
 def test_few_are_counted_and_many_estimated(dsn: str) -> None:
     with connect(dsn) as connection:
         found = row_counts.count(connection, names("few", "many", "%o d", "none", "parted"), by_oid=False)
-        assert found[0] == Rows(5)
-        assert found[2:4] == [Rows(0), None]
+        assert found[0] == RowCount(5)
+        assert found[2:4] == [RowCount(0), None]
         for each in (found[1], found[4]):
             assert each is not None
             assert each.estimated
             assert each.rows == pytest.approx(EXACTLY + 500, rel=0.01)
-        assert row_counts.count(connection, names("many"), by_oid=False, most=None) == [Rows(EXACTLY + 500)]
+        assert row_counts.count(connection, names("many"), by_oid=False, most=None) == [RowCount(EXACTLY + 500)]
         row = connection.execute("select 'public.few'::regclass::oid::bigint").fetchone()
         assert row is not None
-        renamed = [TableName(row[0], "other", "name")]
-        assert row_counts.count(connection, renamed, by_oid=True) == [Rows(5)]
+        renamed = [NamedTable(row[0], "other", "name")]
+        assert row_counts.count(connection, renamed, by_oid=True) == [RowCount(5)]
 
 
 def test_a_table_that_is_locked_leaves_the_others_their_counts(dsn: str) -> None:
     with psycopg.connect(dsn) as holder, connect(dsn) as connection:
         holder.execute("lock table few in access exclusive mode")
         connection.execute("set lock_timeout = '50ms'")
-        assert row_counts.count(connection, names("few", "%o d"), by_oid=False) == [None, Rows(0)]
+        assert row_counts.count(connection, names("few", "%o d"), by_oid=False) == [None, RowCount(0)]
 
 
 def test_a_database_that_is_away_says_so_and_comes_back(dsn: str) -> None:
@@ -75,11 +75,11 @@ def test_a_database_that_is_away_says_so_and_comes_back(dsn: str) -> None:
     def come() -> Connection:
         return connect(dsn if there.is_set() else "host=/nowhere")
 
-    counting = Counting("few", come, by_oid=False)
+    counting = RowCounter("few", come, by_oid=False)
     try:
         assert eventually(lambda: counting.look(names("few")))[0] == {}
         assert "/nowhere" in eventually(lambda: counting.look(names("few"))[1] or "")
         there.set()
-        eventually(lambda: counting.look(names("few")) == ({0: Rows(5)}, None))
+        eventually(lambda: counting.look(names("few")) == ({0: RowCount(5)}, None))
     finally:
         counting.end()

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from pipeline.errors import FollowerError
-from pipeline.followers.registry import TableName
-from pipeline.followers.sequences import Moved, Sequences
+from pipeline.followers.registry import NamedTable
+from pipeline.followers.sequences import FollowerSequences, MovedSequence
 from tests.fixtures.postgres import Cluster, unique
 
 pytestmark = pytest.mark.xdist_group("followers-sequences")
@@ -43,18 +43,18 @@ def clerk(databases: tuple[psycopg.Connection, psycopg.Connection]) -> Iterator[
     run(databases[0], f"drop role {name}")
 
 
-def moved(both: tuple[psycopg.Connection, psycopg.Connection], *tables: str) -> list[Moved]:
+def moved(both: tuple[psycopg.Connection, psycopg.Connection], *tables: str) -> list[MovedSequence]:
     return sequences(both, *tables).move()
 
 
-def sequences(both: tuple[psycopg.Connection, psycopg.Connection], *tables: str) -> Sequences:
+def sequences(both: tuple[psycopg.Connection, psycopg.Connection], *tables: str) -> FollowerSequences:
     source, follower = both
-    return Sequences(source, follower, names(source, *tables))
+    return FollowerSequences(source, follower, names(source, *tables))
 
 
-def names(source: psycopg.Connection, *tables: str) -> list[TableName]:
+def names(source: psycopg.Connection, *tables: str) -> list[NamedTable]:
     query = "select oid::bigint from pg_class where relname = %s and relnamespace = 'public'::regnamespace"
-    return [TableName(oid, "public", table) for table in tables for (oid,) in source.execute(query, [table])]
+    return [NamedTable(oid, "public", table) for table in tables for (oid,) in source.execute(query, [table])]
 
 
 def run(connection: psycopg.Connection, statements: str) -> None:
@@ -103,7 +103,7 @@ def test_each_gives_next_what_was_not_given_at_the_source(
     if "cache" in made:
         assert source.execute(f"select nextval('{name}')".encode()).fetchall() == [(2,)], "of those that were set apart"
     assert moved(both, "T 1") == [
-        Moved(found.sequence, *2 * [given + (-5 if given < 0 else 20 if "cache" in made else 1)])
+        MovedSequence(found.sequence, *2 * [given + (-5 if given < 0 else 20 if "cache" in made else 1)])
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.errors import ApplierOvertakenError
 from pipeline.followers.applying import position, skipping
-from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.position import FollowerPosition
 from pipeline.log.table import DEFAULT
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.following import NAME, Follower, drain, follower
@@ -40,7 +40,7 @@ def there(stage: Stage, cluster: Cluster) -> Iterator[Follower]:
         yield made
 
 
-def here(there: Follower) -> Position:
+def here(there: Follower) -> FollowerPosition:
     found = position.find(there.look, there.source, NAME)
     assert found is not None
     return found
@@ -49,11 +49,11 @@ def here(there: Follower) -> Position:
 def test_the_next_transaction_is_whole_and_names_its_tables(stage: Stage, there: Follower) -> None:
     seqs = [row["seq"] for row in stage.look("select seq from sequin_events where action <> 'message' order by seq")]
     begin = here(there)
-    first = skipping.next_after(stage.log, begin, DEFAULT)
+    first = skipping.find_next(stage.log, begin, DEFAULT)
     assert first is not None
     assert (first.first_seq, first.last_seq, first.events, first.tables) == (seqs[0], seqs[0], 1, ["public.one"])
     after = skipping.skip(there.look, begin, first, "so")
-    second = skipping.next_after(stage.log, after, DEFAULT)
+    second = skipping.find_next(stage.log, after, DEFAULT)
     assert second is not None
     assert (second.first_seq, second.last_seq, second.events) == (seqs[1], seqs[3], 3)
     assert sorted(second.tables) == ["public.one", "public.two"]
@@ -64,12 +64,12 @@ def test_the_next_transaction_is_whole_and_names_its_tables(stage: Stage, there:
         (seqs[0], seqs[0], 1, "so"),
         (seqs[1], seqs[3], 3, "so"),
     ]
-    assert skipping.next_after(stage.log, replace(here(there), seq=10**9), DEFAULT) is None
+    assert skipping.find_next(stage.log, replace(here(there), seq=10**9), DEFAULT) is None
 
 
 def test_nothing_is_skipped_where_the_follower_has_gone_on(stage: Stage, there: Follower) -> None:
     begin = here(there)
-    first = skipping.next_after(stage.log, begin, DEFAULT)
+    first = skipping.find_next(stage.log, begin, DEFAULT)
     assert first is not None
     drain(there.applier(["one", "two"]))
     reached = there.position()
@@ -81,7 +81,7 @@ def test_nothing_is_skipped_where_the_follower_has_gone_on(stage: Stage, there: 
 
 def test_a_record_that_cannot_be_kept_moves_nothing(stage: Stage, there: Follower) -> None:
     begin = here(there)
-    first = skipping.next_after(stage.log, begin, DEFAULT)
+    first = skipping.find_next(stage.log, begin, DEFAULT)
     assert first is not None
     there.run("alter table pipeline_follower.skipped add check (false)")
     with pytest.raises(psycopg.errors.CheckViolation, match="violates check constraint"):

@@ -27,7 +27,9 @@ MUTATIONS = (
         "position outside of the transaction",
         f"{APPLYING}::test_nothing_stays_of_a_transaction_whose_session_is_killed",
         Edit("applier", "import contextmanager\n", "import contextmanager, nullcontext\n"),
-        Edit("applier:Applier._apply", "        with self._follower.transaction():\n", "        with nullcontext():\n"),
+        Edit(
+            "applier:LogApplier._apply", "        with self._follower.transaction():\n", "        with nullcontext():\n"
+        ),
     ),
     _mutation(
         "no compare-and-set",
@@ -49,12 +51,12 @@ MUTATIONS = (
         "inserts before deletes",
         MODEL,
         Edit(
-            "sets:_Writing.run",
+            "sets:_SetWriter.run",
             '        if self._given.has("delete"):\n            self._change("delete", statements.delete)\n',
             "",
         ),
         Edit(
-            "sets:_Writing.run",
+            "sets:_SetWriter.run",
             "        if self._moves:\n            self._put()\n",
             "        if self._moves:\n            self._put()\n"
             '        if self._given.has("delete"):\n            self._change("delete", statements.delete)\n',
@@ -64,7 +66,7 @@ MUTATIONS = (
         "no fallback on a unique violation",
         MODEL,
         Edit(
-            "sets:write_given",
+            "sets:write_sets",
             "        if not given.statements.table.key:\n            raise",
             "        if True:\n            raise",
         ),
@@ -82,14 +84,16 @@ MUTATIONS = (
         "own columns lost by the fallback",
         f"{APPLYING}::test_columns_of_its_own_stay_with_their_rows",
         Edit(
-            "sets:_Writing.__init__", "(bool(self._statements.table.own) or not given.are_whole", "(not given.are_whole"
+            "sets:_SetWriter.__init__",
+            "(bool(self._statements.table.own) or not given.are_whole",
+            "(not given.are_whole",
         ),
     ),
     _mutation(
         "a copy that starts at the head instead of before S",
         f"{TESTS}/copying/test_copying.py::test_changes_of_a_copied_table_are_applied_while_the_next_one_waits",
         Edit(
-            "beginning:copy",
+            "beginning:copy_tables",
             " if table not in refused], stop.wait)\n",
             " if table not in refused], stop.wait)\n"
             '        [(seq,)] = log.execute("select coalesce(max(seq), 0) from public.sequin_events").fetchall()\n'
@@ -123,7 +127,7 @@ MUTATIONS = (
         "a missing row skipped",
         f"{APPLYING}::test_a_missing_row_stops_it_before_that_transaction",
         Edit(
-            "sets:_Writing._change",
+            "sets:_SetWriter._change",
             "        if (seq := self._given.send(query, operation)) is not None:\n",
             "        if (seq := self._given.send(query, operation)) is not None and not query:\n",
         ),
@@ -142,8 +146,8 @@ MUTATIONS = (
         f"{TESTS}/sharing/test_sharing.py::test_a_pass_that_breaks_off_is_read_again",
         Edit(
             "pipeline/followers/sharing/stream.py",
-            "            last = encode(Broken())\n",
-            "            last = encode(End())\n",
+            "            last = encode(BrokenPass())\n",
+            "            last = encode(PassEnd())\n",
         ),
     ),
 )

@@ -23,7 +23,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.followers import registry
 from pipeline.followers.operating import adding, resync, status
-from pipeline.followers.registry import Options
+from pipeline.followers.registry import FollowerOptions
 from pipeline.followers.running import applier_process
 from pipeline.postgres import connections, session_settings
 from pipeline.process.child import Child, program
@@ -109,7 +109,7 @@ class Round:
     def _add(self, name: str, copy: str) -> None:
         def add() -> None:
             with self._sessions() as (source, log):
-                options = Options(copy="log" if copy == "log" else "source")
+                options = FollowerOptions(copy="log" if copy == "log" else "source")
                 adding.add(self._config, source, log, name, self._dsns[name], options)
 
         eventually(add, 60, (PipelineError, psycopg.Error))
@@ -226,12 +226,12 @@ class Round:
             eventually(are_equal, END_SECONDS, (AssertionError, psycopg.Error))
         except AssertionError as error:
             with self._sessions() as (_, log):
-                states = [(each.name, each.state, each.reason) for each in status.listed(log)]
+                states = [(each.name, each.state, each.reason) for each in status.list_followers(log)]
             self._wrong(f"{error}; {states}")
 
     def _resume_all(self) -> None:
         with self._sessions() as (_, log):
-            for each in status.listed(log):
+            for each in status.list_followers(log):
                 if each.state == "paused":
                     status.resume(log, each.name)
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 import psycopg
 
 from pipeline.followers.operating import resync
-from pipeline.followers.operating.status import Shown
+from pipeline.followers.operating.status import FollowerStatus
 from pipeline.postgres.connections import Connection
 from tests.torture.ordinary_schema.source import Source
 
@@ -30,7 +30,7 @@ class Helper:
         self.stops, self.examples = Counter[str](), dict[str, str]()
         self._done = dict[str, str]()
 
-    def help(self, found: Shown, log: Connection) -> None:
+    def help(self, found: FollowerStatus, log: Connection) -> None:
         """Run each statement that is named now; a stop that names none is left alone."""
         said = [(found.state, found.reason, found.remedy)] if found.state != "following" else []
         said += [(each.state, f"{each.table}: {each.reason}", each.remedy) for each in found.not_followed]

@@ -24,7 +24,7 @@ from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.followers.operating import adding, status, waiting
-from pipeline.followers.registry import Options
+from pipeline.followers.registry import FollowerOptions
 from pipeline.postgres import connections, session_settings
 from tests.fixtures.postgres import Cluster, temporary_server, unique
 from tests.fixtures.server import serving
@@ -137,9 +137,9 @@ class Round:
 
     def _add(self) -> None:
         with self._sessions() as (source, log):
-            given = (self._config, source, log, NAME, self._dsn, Options())
+            given = (self._config, source, log, NAME, self._dsn, FollowerOptions())
             with psycopg.connect(self._dsn, autocommit=True) as there:
-                for statement in adding.lacking(*given):
+                for statement in adding.missing_sql(*given):
                     there.execute(statement.encode())
                 there.execute(_MADE_BY_HAND)
             adding.add(*given)

@@ -7,26 +7,26 @@ from datetime import UTC, datetime
 import pytest
 
 from pipeline.followers.operating.follower_content import show_verified
-from pipeline.followers.operating.verify import Compared, Verified
+from pipeline.followers.operating.verify import FollowerVerification, VerifiedTable
 from pipeline.followers.verifying.comparison import RowDifference
 from pipeline.terminal.json_values import as_json
 
-EQUAL = Compared("public.a", rows=1200, unsettled=1)
-DIFFERS = Compared(
+EQUAL = VerifiedTable("public.a", rows=1200, unsettled=1)
+DIFFERS = VerifiedTable(
     "public.b",
     "differs",
     rows=3,
     differing=103,
     differences=[RowDifference(("1", "x"), "different", ("note", "n")), RowDifference(("2", "y"), "missing")],
 )
-REFUSED = Compared("public.c", "refused", "it is copying")
+REFUSED = VerifiedTable("public.c", "refused", "it is copying")
 
 
-def verified(*tables: Compared) -> Verified:
+def verified(*tables: VerifiedTable) -> FollowerVerification:
     differing = sum(table.differing for table in tables)
     started = datetime(2026, 11, 25, tzinfo=UTC)
     rows = sum(table.rows for table in tables)
-    return Verified(not differing, "reports", started, 0x1_0000_0001, 40, rows, differing, 1, list(tables))
+    return FollowerVerification(not differing, "reports", started, 0x1_0000_0001, 40, rows, differing, 1, list(tables))
 
 
 def test_tables_then_rows_that_differ_then_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,7 @@ BROKEN = [
 @pytest.mark.parametrize("dsn", WITH_A_PASSWORD)
 def test_a_password_is_refused_with_the_remedies(dsn: str) -> None:
     with pytest.raises(FollowerRefusedError) as raised:
-        connecting.parts(dsn)
+        connecting.parse_dsn(dsn)
     said = str(raised.value)
     assert said.startswith("--dsn has a password, which would be stored with it; leave it out, and have it in ")
     for remedy in ("PGPASSFILE", "passfile=", "service file", "PIPELINE_FOLLOWER_PASSWORD_<NAME>"):
@@ -40,28 +40,28 @@ def test_a_password_is_refused_with_the_remedies(dsn: str) -> None:
 
 def test_the_key_of_a_certificate_has_a_passphrase() -> None:
     with pytest.raises(FollowerRefusedError, match="--dsn has sslpassword, a secret, which would be stored") as raised:
-        connecting.parts(f"host=db sslkey=/k sslpassword={SECRET}")
+        connecting.parse_dsn(f"host=db sslkey=/k sslpassword={SECRET}")
     assert SECRET not in str(raised.value)
 
 
 @pytest.mark.parametrize("dsn", BROKEN)
 def test_nothing_is_repeated_of_one_that_is_broken(dsn: str) -> None:
     with pytest.raises(FollowerRefusedError, match="--dsn: expected a libpq URI") as raised:
-        connecting.parts(dsn)
+        connecting.parse_dsn(dsn)
     assert SECRET not in str(raised.value)
 
 
 def test_what_is_no_secret_is_kept() -> None:
     given = "host=db port=5433 user=sync dbname=shop sslmode=verify-full sslrootcert=/ca passfile=/p"
-    assert connecting.parts(given) == dict(each.split("=") for each in given.split())
+    assert connecting.parse_dsn(given) == dict(each.split("=") for each in given.split())
 
 
 def test_what_a_dsn_leaves_open_is_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGHOST", "elsewhere")
     monkeypatch.setenv("PGPORT", "7")
-    found = connecting.resolved({"dbname": "shop"})
+    found = connecting.with_defaults({"dbname": "shop"})
     assert (found["host"], found["port"], found["dbname"]) == ("elsewhere", "7", "shop")
-    assert connecting.resolved({"service": "reports"}) == {"service": "reports"}
+    assert connecting.with_defaults({"service": "reports"}) == {"service": "reports"}
 
 
 def test_a_password_may_be_in_a_file_which_is_read_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_a_variable_that_would_name_the_file_of_another(name: str, taken: str) -
     ],
 )
 def test_a_name_is_made_that_is_free(parts: dict[str, str], taken: list[str], name: str) -> None:
-    made = names.made(parts, taken)
+    made = names.make_name(parts, taken)
     assert made == name
     names.require_free(made, taken)
 

@@ -13,16 +13,16 @@ from pipeline.errors import (
     NotFollowableError,
     RowDiffersError,
 )
-from pipeline.followers.registry import Follower
+from pipeline.followers.registry import RegisteredFollower
 from pipeline.followers.running import remedies
 
 RESYNC = "`pipeline followers resync reports"
 SKIP = "or do without that transaction: `pipeline followers skip-transaction reports 7`"
 
 
-def found() -> Follower:
+def found() -> RegisteredFollower:
     """Of which only its name counts."""
-    follower = object.__new__(Follower)
+    follower = object.__new__(RegisteredFollower)
     object.__setattr__(follower, "name", "reports")
     object.__setattr__(follower, "copy", "none")
     return follower
@@ -37,7 +37,7 @@ def found() -> Follower:
         (NotFollowableError("not sent", "", 7, "skipped"), f"{RESYNC} '*'`, {SKIP}"),
         (
             CursorExpiredError("the log is not kept", 7),
-            f"copy all of them anew: {RESYNC} '*'`",
+            f"copy all tables again: {RESYNC} '*'`",
         ),
         (FollowerError("it has no position"), "it is tried again by itself"),
     ],
@@ -51,7 +51,9 @@ def test_an_unreachable_database_is_tried_again_soon_as_reported() -> None:
     away = remedies.report_of(found(), DatabaseUnavailableError("it does not answer"))
     stopped = remedies.report_of(found(), FollowerError("it has no position"))
     delays = (0.5, 1.0, 2.0, 4.0, 30.0)
-    assert [remedies.pause(delay, away) for delay in delays] == [1.0, 2.0, 5.0, 5.0, 5.0]
-    assert [remedies.pause(delay, stopped) for delay in delays] == list(delays)
-    assert remedies.timed(stopped, 5.0) == stopped
-    assert re.fullmatch(r"it is tried again by itself at \d\d:\d\d:\d\d UTC", str(remedies.timed(away, 5.0).remedy))
+    assert [remedies.retry_pause(delay, away) for delay in delays] == [1.0, 2.0, 5.0, 5.0, 5.0]
+    assert [remedies.retry_pause(delay, stopped) for delay in delays] == list(delays)
+    assert remedies.with_retry_time(stopped, 5.0) == stopped
+    assert re.fullmatch(
+        r"it is tried again by itself at \d\d:\d\d:\d\d UTC", str(remedies.with_retry_time(away, 5.0).remedy)
+    )

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.cli.render import status as status_report
 from pipeline.followers.operating import render, status
-from pipeline.followers.registry import Follower
+from pipeline.followers.registry import RegisteredFollower
 from pipeline.operate import metrics
 from pipeline.operate.status import Status
 from pipeline.terminal import drawing
@@ -21,7 +21,7 @@ TABLES = [
     {"table_oid": 1, "table_schema": "public", "table_name": "a", "state": "following", "reason": None, "remedy": None},
     {"table_oid": 2, "table_schema": "public", "table_name": "b", "state": "stopped", "reason": "so", "remedy": "do"},
 ]
-REPORTS = Follower(
+REPORTS = RegisteredFollower(
     id=1,
     source_id=uuid.uuid4(),
     name="reports",
@@ -65,13 +65,13 @@ REPORTS = Follower(
     ],
 )
 def test_its_state(wanted: str, reported: str, served: bool, state: str, reason: str | None) -> None:
-    found = status.shown(replace(REPORTS, wanted=wanted, state=reported), served=served)
+    found = status.follower_status(replace(REPORTS, wanted=wanted, state=reported), served=served)
     assert (found.state, found.reason) == (state, reason)
     assert found.remedy is not None or state not in ("paused",)
 
 
 def test_as_json() -> None:
-    shown = as_json(status.shown(REPORTS, served=True))
+    shown = as_json(status.follower_status(REPORTS, served=True))
     assert (shown["commit_lsn"], shown["commit_lsn_bytes"]) == ("1/1", 0x1_0000_0001)
     assert (shown["seq"], shown["lag_seqs"], shown["lag_seconds"]) == (40, 60, 1.235)
     assert shown["database"] == "host=db user=me dbname=shop"
@@ -81,19 +81,21 @@ def test_as_json() -> None:
 
 
 def test_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    render.show_follower(status.shown(REPORTS, served=True))
+    render.show_follower(status.follower_status(REPORTS, served=True))
     shown = " ".join(capsys.readouterr().out.split())
     assert "reports following 2: 1 following, 1 stopped 40 60 seqs 1.2 s" in shown
     assert "database host=db user=me dbname=shop tables public.* copy source, tables with rows are emptied" in shown
     assert "public.b stopped so; do" in shown
-    drawing.show(*status_report.sections(Status(revision="1", followers=[status.shown(REPORTS, served=True)])))
+    drawing.show(
+        *status_report.sections(Status(revision="1", followers=[status.follower_status(REPORTS, served=True)]))
+    )
     assert "reports following 2: 1 following, 1 stopped" in " ".join(capsys.readouterr().out.split())
     render.show_followers([])
     assert "there are no followers; add one: `pipeline followers add --dsn DSN`" in capsys.readouterr().out
 
 
 def test_as_metrics() -> None:
-    found = status.shown(replace(REPORTS, wanted="paused"), served=True)
+    found = status.follower_status(replace(REPORTS, wanted="paused"), served=True)
     exposed = metrics.render(Status(followers=[found])).decode()
     assert 'pipeline_follower_lag_seqs{follower="reports"} 60.0' in exposed
     assert 'pipeline_follower_lag_seconds{follower="reports"} 1.235' in exposed

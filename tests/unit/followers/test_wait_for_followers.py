@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.followers.operating.status import Shown, ShownTable
-from pipeline.followers.operating.waiting import has_all, hindered
+from pipeline.followers.operating.status import FollowerStatus, FollowerTableStatus
+from pipeline.followers.operating.waiting import find_obstacle, has_everything
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)
-FOLLOWING = Shown(
+FOLLOWING = FollowerStatus(
     name="reports",
     state="following",
     reason=None,
@@ -35,8 +35,8 @@ FOLLOWING = Shown(
 )
 
 
-def with_table(state: str, reason: str | None = None, remedy: str | None = None) -> Shown:
-    return replace(FOLLOWING, tables=[ShownTable("public.t", state, reason, remedy)])
+def with_table(state: str, reason: str | None = None, remedy: str | None = None) -> FollowerStatus:
+    return replace(FOLLOWING, tables=[FollowerTableStatus("public.t", state, reason, remedy)])
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def with_table(state: str, reason: str | None = None, remedy: str | None = None)
         (with_table("stopped"), 40, False),
     ],
 )
-def test_it_has_all_once_its_position_and_its_tables_do(found: Shown, seq: int | None, has: bool) -> None:
-    assert has_all(found, seq) is has
+def test_it_has_all_once_its_position_and_its_tables_do(found: FollowerStatus, seq: int | None, has: bool) -> None:
+    assert has_everything(found, seq) is has
 
 
 @pytest.mark.parametrize(
@@ -71,5 +71,5 @@ def test_it_has_all_once_its_position_and_its_tables_do(found: Shown, seq: int |
         (with_table("stopped", "so", "do"), 'follower "reports": table public.t is stopped: so; do'),
     ],
 )
-def test_only_what_somebody_has_to_change_ends_it(found: Shown, said: str | None) -> None:
-    assert hindered([FOLLOWING, found]) == said
+def test_only_what_somebody_has_to_change_ends_it(found: FollowerStatus, said: str | None) -> None:
+    assert find_obstacle([FOLLOWING, found]) == said

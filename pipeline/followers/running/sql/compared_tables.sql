@@ -1,5 +1,5 @@
--- Tables that are compared with the log in their source's epoch, or were: from which seq on the log is right; null where
--- it is not yet. Before that, an event may change a row of which the log has not had the insert.
+-- Return tables that are or were compared with the log in their source's epoch, and the seq from which the log is right;
+-- null: the comparison has not ended. Before that seq, an event may change a row whose insert the log lacks.
 select k.table_oid, k.epoch, k.complete_seq as right_from
 from pipeline.snapshot_tables k
 where k.source_id = %(source)s and k.captured and k.epoch > 0 and (k.reread = 'differences' or exists (

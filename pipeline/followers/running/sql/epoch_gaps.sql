@@ -1,5 +1,5 @@
--- Epochs that begin after this one, and which of these tables is compared with the log in each, so that what has changed
--- between the epochs is in the log. Pending: that is asked for, and has not begun.
+-- Return the epochs after this one, and if each of these tables is compared with the log in that epoch: then the log gets
+-- the changes between the epochs. Pending: the comparison was asked for and has not begun.
 select e.epoch, e.reason, e.started_at, t.oid as table_oid, coalesce(k.keyed, false) as keyed,
     coalesce(k.epoch = e.epoch and k.reread = 'differences', false) or exists (
         select from pipeline.backfills b

@@ -1,5 +1,5 @@
--- Partitions that joined and whose rows the log gets, or got after this seq. Until: from there on it has them; null: not yet.
--- A reason says why nothing reads one.
+-- Return partitions that joined and whose rows the log gets, or got after this seq. Until: the seq from which the log has
+-- the rows; null: not yet. A partition with a reason is not read.
 select c.root_oid, c.epoch, c.seen_lsn, c.settled_seq as until
 from pipeline.partition_changes c
 left join pipeline.backfills r on r.id = c.backfill_id

@@ -1,5 +1,5 @@
--- By which condition rows of a partition are known in its root, while it is attached. Null for what its place there does
--- not say: a default one takes what others do not, now; a hash is of the root's oid.
+-- Return the condition that is true for the rows of an attached partition in its root. Null for a default partition, whose
+-- condition depends on the other partitions of the moment, and for a hash partition, whose hash contains the root's oid.
 with recursive chain as (
     select c.oid, c.relpartbound, i.inhparent from pg_catalog.pg_class c
     join pg_catalog.pg_inherits i on i.inhrelid = c.oid and not i.inhdetachpending

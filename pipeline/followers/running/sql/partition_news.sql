@@ -1,5 +1,5 @@
--- Another row whenever a look has found a change of a partition or of inheritance, a partition was settled, or what reads
--- it has ended without.
+-- Return another row after each change of a partition or of inheritance that the server finds, after a partition is
+-- settled, and after a backfill that should read a partition fails or is cancelled.
 select (select c.id from pipeline.partition_changes c order by c.id desc limit 1) as newest, count(*) as unsettled,
     count(*) filter (where b.state in ('failed', 'cancelled')) as given_up,
     (select h.id from pipeline.inheritance h order by h.id desc limit 1) as inherits

@@ -1,2 +1,2 @@
--- The place of the last event up to a seq.
+-- Return the place of the last event up to a seq.
 select source_epoch, commit_lsn, committed_at from pipeline.events where seq <= %(seq)s order by seq desc limit 1

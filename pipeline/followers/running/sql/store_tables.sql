@@ -1,4 +1,4 @@
--- Say in a follower which of its tables are written to from this source's log: these, and no others.
+-- Store in a follower that the log of this source feeds these tables and no others.
 with named as (
     select * from unnest(%(oids)s::bigint[], %(schemas)s::text[], %(names)s::text[]) as n (oid, schema, name)
 ), gone as (

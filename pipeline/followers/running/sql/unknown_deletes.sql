@@ -1,5 +1,5 @@
--- Tables of which the log cannot say what was deleted in a gap: since an epoch began they were read as they are, or compared
--- with a log that had not told all their rows, which the reason of a comparison says that is complete.
+-- Return tables whose rows deleted in a gap are not in the log: since an epoch began they were read without a comparison,
+-- or were compared with an incomplete log, which a complete comparison states as its reason.
 select t.oid, max(e.epoch)
 from pipeline.epochs e
 cross join unnest(%(oids)s::bigint[]) t (oid)

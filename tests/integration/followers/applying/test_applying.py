@@ -17,9 +17,9 @@ from pipeline.errors import (
     StatementRefusedError,
 )
 from pipeline.followers.applying import position
-from pipeline.followers.applying.applier import Applier
-from pipeline.followers.applying.followed_tables import Wanted
-from pipeline.followers.applying.table_versions import Formed, Place
+from pipeline.followers.applying.applier import LogApplier
+from pipeline.followers.applying.followed_tables import TableToFollow
+from pipeline.followers.applying.table_versions import FollowerForm, HistoryPlace
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.following import Follower, drain, follower, oid
@@ -331,7 +331,7 @@ def test_a_renamed_column_and_a_new_one(stage: Stage, cluster: Cluster):
             assert applier.position.seq < stopped.value.seq
             there.run(*statements)
             formed.append(applier.tables[table].changes_at)
-            applier = there.applier({table: Wanted("public", "forms", formed=Formed(formed[-1]))})
+            applier = there.applier({table: TableToFollow("public", "forms", formed=FollowerForm(formed[-1]))})
         assert applier.position.seq == seq
         drain(applier)
         assert there.rows("select id, b, a, d from forms order by id") == [
@@ -443,7 +443,7 @@ def test_while_a_table_is_filled_nothing_is_missing(stage: Stage, people: Follow
     stage.run("update people set id = 8 where id = 4")
     seq = stage.arrive()
     people.run("delete from people where id in (2, 3, 4)", "insert into people values (7, 7, 'read before')")
-    wanted = {oid(stage, "people"): Wanted("public", "people", filled_upto=seq)}
+    wanted = {oid(stage, "people"): TableToFollow("public", "people", filled_upto=seq)}
     drain(people.applier(wanted))
     assert people.rows("select id, code, name from people order by id") == [
         (1, 10, "here"),
@@ -515,7 +515,7 @@ def test_what_a_follower_must_have(stage: Stage, cluster: Cluster):
             "select epoch, from_lsn, from_idx from pipeline.relations where table_name = 'needed'"
             " order by id desc limit 1"
         )
-        formed = Wanted("public", "needed", formed=Formed(Place(*version.values())))
+        formed = TableToFollow("public", "needed", formed=FollowerForm(HistoryPlace(*version.values())))
         with pytest.raises(FollowerError, match="has no column n"):
             there.applier({oid(stage, "needed"): formed})
 
@@ -560,20 +560,20 @@ def test_tables_that_get_their_first_events_while_others_are_looked_at(
             seen.append(row["newest"])
 
         applier = there.applier(names, on_history=look)
-        pending, read = iter(names), Applier.read_tables
+        pending, read = iter(names), LogApplier.read_tables
 
         def insert() -> None:
             if (name := next(pending, None)) is not None:
                 stage.run(f"insert into {name} values (1)")
                 stage.arrive()
 
-        def read_and_insert(self: Applier) -> None:
+        def read_and_insert(self: LogApplier) -> None:
             insert()
             read(self)
             insert()
 
         insert()
-        monkeypatch.setattr(Applier, "read_tables", read_and_insert)
+        monkeypatch.setattr(LogApplier, "read_tables", read_and_insert)
         drain(applier)
         for name in names:
             assert there.rows(f"select id from {name}") == [(1,)], name

@@ -12,10 +12,10 @@ from psycopg import sql
 
 from pipeline.errors import NotFollowableError, RowDiffersError
 from pipeline.followers.applying import ahead
-from pipeline.followers.applying.followed_tables import Wanted
-from pipeline.followers.applying.outcomes import Outcomes
-from pipeline.followers.applying.reading import LogReader, Sizes
-from pipeline.followers.applying.table_versions import Formed
+from pipeline.followers.applying.followed_tables import TableToFollow
+from pipeline.followers.applying.outcomes import OutcomeReader
+from pipeline.followers.applying.reading import LogReader, PassSizes
+from pipeline.followers.applying.table_versions import FollowerForm
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.server.schedule import publish_new_tables
@@ -23,7 +23,7 @@ from tests.fixtures.following import Follower, drain, follower, oid
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
 
-FEW = Sizes(events=20, long=50, relayed=10, added=10)
+FEW = PassSizes(events=20, long=50, relayed=10, added=10)
 """So that some hundred events are many."""
 TEXTS = ["a\tb", "line\nline\r\n", "\\", "\\N", "\\.", "%s %% %(a)s", "'\"{},", "", "é\u2028😀", "\x01\x7f", "null"]
 
@@ -102,7 +102,7 @@ def test_unique_values_that_many_rows_take_from_each_other(stage: Stage, cluster
     stage.run("insert into pairs select g, g, 'words' from generate_series(1, 2000) g")
     stage.arrive()
     with follower(stage, cluster, f"{table}, own text default 'new')", seq=seq) as there:
-        applier = there.applier(["pairs"], sizes=Sizes(events=20, long=20000, relayed=10))
+        applier = there.applier(["pairs"], sizes=PassSizes(events=20, long=20000, relayed=10))
         drain(applier)
         there.run("update pairs set own = 'of ' || id")
         stage.transaction(
@@ -128,7 +128,7 @@ def test_many_keys_that_two_rows_have_within_a_transaction(stage: Stage, cluster
     stage.run("""insert into shifted select g, -g, '{"a":  1}' from generate_series(1, 2000) g""")
     stage.arrive()
     with follower(stage, cluster, f"{table[:-1]}, own text default 'new')", seq=seq) as there:
-        applier = there.applier(["shifted"], sizes=Sizes(events=20, long=20000, relayed=10))
+        applier = there.applier(["shifted"], sizes=PassSizes(events=20, long=20000, relayed=10))
         drain(applier)
         there.run("update shifted set own = 'of ' || id")
         stage.transaction(
@@ -150,7 +150,7 @@ def test_rows_are_found_by_index_though_nobody_knows_how_many_they_are(stage: St
     stage.run("insert into tall select g * 50, 0 from generate_series(1, 4000) g")
     stage.arrive()
     with follower(stage, cluster, table, seq=seq) as there:
-        applier = there.applier(["tall"], sizes=Sizes())
+        applier = there.applier(["tall"], sizes=PassSizes())
         drain(applier)
         there.run("insert into tall select g, 0 from generate_series(1, 200000) g on conflict do nothing")
         stage.transaction("update tall set n = 1", "delete from tall where id % 100 = 0")
@@ -208,7 +208,7 @@ def test_a_domain_that_takes_no_null(stage: Stage, cluster: Cluster):
         "update sequin_events set record = record - 'words', unchanged_columns = '{words}'"
         " where source_table_name = 'strict' and action = 'update'"
     )
-    for sizes in (FEW, Sizes(20, 20, 1000)):
+    for sizes in (FEW, PassSizes(20, 20, 1000)):
         with follower(stage, cluster, *types, table, seq=seq) as there:
             drain(there.applier(["strict"], sizes=sizes))
             become_equal(stage, there, "strict")
@@ -259,7 +259,7 @@ def test_nothing_is_lost_where_the_log_cannot_be_read_ahead(stage: Stage, filled
 def test_reading_ahead_to_the_middle_of_a_pass_loses_nothing(
     stage: Stage, filled: Follower, monkeypatch: pytest.MonkeyPatch
 ):
-    read, failed = Outcomes.relayed, list[bool]()
+    read, failed = OutcomeReader.relayed, list[bool]()
 
     def relayed(*given: Any) -> Iterator[bytes]:
         [block] = read(*given)
@@ -270,7 +270,7 @@ def test_reading_ahead_to_the_middle_of_a_pass_loses_nothing(
         failed.append(True)
         raise psycopg.OperationalError("the server closed the connection")
 
-    monkeypatch.setattr(Outcomes, "relayed", relayed)
+    monkeypatch.setattr(OutcomeReader, "relayed", relayed)
     drain(filled.applier(["many"], sizes=FEW, connect=lambda: connecting(stage)))
     assert failed
     become_equal(stage, filled, "many")
@@ -286,7 +286,7 @@ def test_a_table_that_changes_while_the_log_is_read_ahead(stage: Stage, filled: 
     assert (stopped.value.why, applier.position.seq < stopped.value.seq) == ("changed", True)
     filled.run("alter table many rename words to phrase")
     table = oid(stage, "many")
-    formed = Wanted("public", "many", formed=Formed(applier.tables[table].changes_at))
+    formed = TableToFollow("public", "many", formed=FollowerForm(applier.tables[table].changes_at))
     drain(filled.applier({table: formed}, sizes=FEW, connect=lambda: connecting(stage)))
     query = "select id, n, phrase from many order by id"
     assert filled.rows(query) == stage.source.execute(query.encode()).fetchall()

@@ -22,8 +22,8 @@ __all__ = ["prompt"]
 THINGS = "create table things (id int primary key, name text)"
 AHEAD = "update pipeline_follower.position set seq = seq + 100"
 LOST = {
-    "ahead": ([AHEAD], "the log goes on behind seq"),
-    "in a jump": ([AHEAD], "the log goes on behind seq"),
+    "ahead": ([AHEAD], "the log has no events between seq"),
+    "in a jump": ([AHEAD], "the log has no events between seq"),
     "another event": (
         ["update pipeline_follower.position set committed_at = committed_at - interval '1 ms'"],
         "the log has another event there",

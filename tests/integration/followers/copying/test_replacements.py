@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.errors import FollowedTablesChangedError
 from pipeline.followers.applying import position
-from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.copying import copies, replacements
 from pipeline.followers.copying.replacements import TableReplacements
 from pipeline.followers.copying.staged_rows import StagedRows
@@ -193,7 +193,7 @@ def test_the_applier_waits_while_a_copy_takes_its_place(stage: Stage, things: Co
         things.become_equal()
 
 
-def here(made: Copying) -> Position:
+def here(made: Copying) -> FollowerPosition:
     found = position.find(made.look, made.found.source_id, made.name)
     assert found is not None
     return found
@@ -343,7 +343,7 @@ def test_a_copy_requested_while_applying_skips_events_from_there(stage: Stage, t
         before = here(things)
         copies.request(session, before, [oid(stage, "things")])
     with pytest.raises(FollowedTablesChangedError):
-        position.require(things.look, before)
+        position.require_unmoved(things.look, before)
     with pytest.raises(FollowedTablesChangedError):
         copies.request(things.look, before, [])
     assert things.look.execute("select distinct name from things").fetchall() == [("follower",)]
@@ -532,7 +532,7 @@ def test_a_follower_behind_the_logs_start_continues_with_new_copies(stage: Stage
     with dropped(stage, head), things.running():
         eventually(lambda: things.found.state == "stopped")
         assert f"the log is kept from seq {head} on" in str(things.found.reason)
-        assert things.found.remedy == f"copy all of them anew: `pipeline followers resync {things.name} '*'`"
+        assert things.found.remedy == f"copy all tables again: `pipeline followers resync {things.name} '*'`"
         resync(things, "things", "bags")  # one is left for which the log is needed
         eventually(lambda: "waits until all tables are copied again" in str(things.table("things").reason))
         eventually(lambda: things.found.state == "stopped")

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pipeline.followers import registry
-from pipeline.followers.registry import TableName
+from pipeline.followers.registry import NamedTable
 from pipeline.followers.running import following, joined_partitions
 from pipeline.server.schedule import publish_new_tables
 from pipeline.snapshots.register import InheritanceWatcher
@@ -383,7 +383,7 @@ def test_schemas_that_exchange_names(stage: Stage, cluster: Cluster):
     with copying(stage, cluster, *make, *rows, tables=[], copy="none") as made:
         query = "select oid::bigint as oid from pg_class where oid = %s::regclass"
         oids = [stage.source.execute(query, [f"{s}.t"]).fetchall()[0][0] for s in (blue, green)]
-        names = [TableName(oid, s, "t") for oid, s in zip(oids, (blue, green), strict=True)]
+        names = [NamedTable(oid, s, "t") for oid, s in zip(oids, (blue, green), strict=True)]
         registry.add_tables(stage.log, made.found.id, names)
         with made.running():
             stage.run(
@@ -410,7 +410,7 @@ def test_a_name_that_the_position_is_past_is_given_at_the_next_event(
     with copying(stage, cluster, *make, row, tables=[], patterns=(f"{schema}*.t",), **options) as made:
         query = "select oid::bigint as oid from pg_class where oid = %s::regclass"
         [(number,)] = stage.source.execute(query, [f"{schema}.t"]).fetchall()
-        registry.add_tables(stage.log, made.found.id, [TableName(number, schema, "t")])
+        registry.add_tables(stage.log, made.found.id, [NamedTable(number, schema, "t")])
         with made.running():
             eventually(lambda: made.is_followed("t"))
         stage.run(f"alter schema {schema} rename to {schema}_b")

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pipeline.followers import registry
-from pipeline.followers.registry import TableName
+from pipeline.followers.registry import NamedTable
 from pipeline.followers.running import following
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.copying import copying
@@ -155,7 +155,7 @@ def test_names_that_are_exchanged(stage: Stage, cluster: Cluster):
         other = changed.named("$t_other")
         changed.run(f"create table {other} (id int primary key, z text)", f"insert into {other} values (1, 'z')")
         changed.stage.arrive()
-        registry.add_tables(stage.log, changed.made.found.id, [TableName(oid(stage, other), "public", other)])
+        registry.add_tables(stage.log, changed.made.found.id, [NamedTable(oid(stage, other), "public", other)])
         swap = "alter table $t rename to $t_x; alter table $t_other rename to $t; alter table $t_x rename to $t_other"
         with altered((changed, swap), also=f"insert into {other} values (3, 'z3')"):
             changed.become_equal(changed.t, other)

@@ -14,9 +14,9 @@ import pytest
 
 from pipeline.errors import NotFollowableError
 from pipeline.followers.applying import upcoming
-from pipeline.followers.applying.applier import Applier
-from pipeline.followers.applying.passes import Pass
-from pipeline.followers.applying.reading import LogReader, Part, Sizes
+from pipeline.followers.applying.applier import LogApplier
+from pipeline.followers.applying.passes import PlannedPass
+from pipeline.followers.applying.reading import LogReader, PassPart, PassSizes
 from pipeline.followers.sharing import stream
 from pipeline.followers.sharing.client import SharedLog
 from pipeline.followers.sharing.server import SharedReading
@@ -28,7 +28,7 @@ from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
 from tests.fixtures.waiting import eventually
 
-SIZES = Sizes(events=20, long=50, relayed=10, added=10)
+SIZES = PassSizes(events=20, long=50, relayed=10, added=10)
 """So that some hundred events are many."""
 TABLE = "create table shared (id int primary key, n int, words text)"
 ROWS = "select id, id, repeat('x', id % 30) from generate_series(1, 100) id"
@@ -55,14 +55,14 @@ class Followers:
         self.reading = SharedReading(self._connect)
         stack.callback(self.reading.close)
         self.there = list[Follower]()
-        self.appliers = list[Applier]()
+        self.appliers = list[LogApplier]()
         self.lines = list[SharedLog]()
         self.read = Counter[str]()
         self.breaks = False
         """Whether what is read for all loses its connection behind the first part of a pass."""
         parts = LogReader.parts
 
-        def count(reader: LogReader, planned: Pass) -> Any:
+        def count(reader: LogReader, planned: PlannedPass) -> Any:
             self.read[threading.current_thread().name] += planned.events
             found = parts(reader, planned)
             return self._broken(found) if self.breaks and threading.current_thread().name == stream.THREAD else found
@@ -72,18 +72,18 @@ class Followers:
     def _connect(self) -> Connection:
         return connections.connect(self._stage.config.database, "pipeline database", name="reads for all")
 
-    def _broken(self, parts: Iterator[Part]) -> Iterator[Part]:
+    def _broken(self, parts: Iterator[PassPart]) -> Iterator[PassPart]:
         yield next(parts)
         self._stage.log.execute(TERMINATE)
         yield from parts
 
-    def add(self, seq: int, *rows: Any, table: str = TABLE) -> Applier:
+    def add(self, seq: int, *rows: Any, table: str = TABLE) -> LogApplier:
         there = self._stack.enter_context(follower(self._stage, self._cluster, table, seq=seq))
         self.there.append(there)
         there.run("set session_replication_role = replica")
         for row in rows:
             there.look.execute("insert into shared values (%s, %s, %s)", row)
-        self.lines.append(SharedLog(self.reading.attach()))
+        self.lines.append(SharedLog(self.reading.open_socket()))
         self.appliers.append(there.applier(["shared"], sizes=SIZES, shared=self.lines[-1]))
         return self.appliers[-1]
 
@@ -276,7 +276,7 @@ def test_they_are_equal_whatever_their_paces_are(stage: Stage, three: Followers,
     stop = threading.Event()
     failed = list[BaseException]()
 
-    def work(applier: Applier, seed: int) -> None:
+    def work(applier: LogApplier, seed: int) -> None:
         chance = random.Random(seed)
         try:
             while not stop.is_set():

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.errors import NotComparableError
 from pipeline.followers import connecting, row_counts
-from pipeline.followers.registry import TableName
+from pipeline.followers.registry import NamedTable
 from pipeline.followers.verifying import comparison, shape
 from pipeline.followers.verifying.comparison import RowDifference, TableComparison
 from pipeline.followers.verifying.shape import ComparedRelation, ComparedTable
@@ -57,7 +57,7 @@ def read_all(source_dsn: str, follower_dsn: str, objects: Sequence[HostileObject
                 assert found is not None and len(found) == 1, each.kind
             else:
                 assert found is None, each.kind
-        names = [TableName(0, "app", each.table) for each in captured]
+        names = [NamedTable(0, "app", each.table) for each in captured]
         for side, rows in ((source, 3), (follower, 2)):
             counted = row_counts.count(side, names, by_oid=False)
             assert [each and each.rows for each in counted] == [rows] * len(captured)

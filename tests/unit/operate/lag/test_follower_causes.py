@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.followers.applier_session import Applier
-from pipeline.followers.operating.status import Shown
+from pipeline.followers.applier_session import ApplierActivity
+from pipeline.followers.operating.status import FollowerStatus
 from pipeline.operate.lag import causes
 from pipeline.operate.lag.facts import AtSource, Facts, Moved
 from pipeline.operate.lag.model import LATE_SECONDS, Limit, Stage
@@ -21,7 +21,7 @@ FACTS = Facts(
     Moved(uuid.UUID(int=1), 0, staged=1000, complete=1000, watermark=1000),
 )
 LATE = LATE_SECONDS + 1
-REPORTS = Shown(
+REPORTS = FollowerStatus(
     name="reports",
     state="following",
     reason=None,
@@ -45,11 +45,11 @@ REPORTS = Shown(
 )
 
 
-def other(name: str, **values: Any) -> Shown:
+def other(name: str, **values: Any) -> FollowerStatus:
     return replace(REPORTS, name=name, **values)
 
 
-def limits(*found: Shown, applier: Applier | None = None, own: float = LATE) -> list[Limit]:
+def limits(*found: FollowerStatus, applier: ApplierActivity | None = None, own: float = LATE) -> list[Limit]:
     order = ("decoded", "received", "staged", "shuffled")
     stages = [*(Stage(name, 1000, 0, 0.0, 0, 0.0) for name in order), Stage("followed", 0, 1, own, 1, own, "reports")]
     return causes.limits(replace(FACTS, followers=found, applier=applier), stages)
@@ -58,16 +58,22 @@ def limits(*found: Shown, applier: Applier | None = None, own: float = LATE) -> 
 @pytest.mark.parametrize(
     ("applier", "text", "remedy"),
     [
-        (Applier("lock", "pid 7 (psql)", 7, 45.0), "a lock that pid 7 (psql) holds there, whose tran", "backend(7)"),
-        (Applier("computing"), "its server's CPU is busy", "core"),
-        (Applier("waiting", "IO DataFileRead"), "its server waits for IO DataFileRead", "disk"),
-        (Applier("idle"), "its server waits for its applier", "CPU"),
-        (Applier("absent"), "its applier is not connected", "`pipeline followers show reports`"),
-        (Applier("unknown", "no password"), "cannot be seen: no password", "`pipeline followers show reports`"),
+        (
+            ApplierActivity("lock", "pid 7 (psql)", 7, 45.0),
+            "a lock that pid 7 (psql) holds there, whose tran",
+            "backend(7)",
+        ),
+        (ApplierActivity("computing"), "its server's CPU is busy", "core"),
+        (ApplierActivity("waiting", "IO DataFileRead"), "its server waits for IO DataFileRead", "disk"),
+        (ApplierActivity("idle"), "its server waits for its applier", "CPU"),
+        (ApplierActivity("absent"), "its applier is not connected", "`pipeline followers show reports`"),
+        (ApplierActivity("unknown", "no password"), "cannot be seen: no password", "`pipeline followers show reports`"),
     ],
-    ids=lambda each: each.doing if isinstance(each, Applier) else "",
+    ids=lambda each: each.doing if isinstance(each, ApplierActivity) else "",
 )
-def test_one_that_is_late_is_named_with_what_its_applier_waits_for(applier: Applier, text: str, remedy: str) -> None:
+def test_one_that_is_late_is_named_with_what_its_applier_waits_for(
+    applier: ApplierActivity, text: str, remedy: str
+) -> None:
     [found] = limits(REPORTS, other("away", lag_seqs=0, lag_seconds=0.0), applier=applier)
     assert found.part == "follower"
     assert found.text.startswith('follower "reports" is farthest behind: the first of 5 seqs is 5.0 s old; ')
@@ -77,7 +83,7 @@ def test_one_that_is_late_is_named_with_what_its_applier_waits_for(applier: Appl
 
 def test_its_state_comes_before_what_could_be_seen() -> None:
     waiting = other("reports", state="waiting", reason="it does not answer", remedy="start it")
-    [found] = limits(waiting, applier=Applier("computing"))
+    [found] = limits(waiting, applier=ApplierActivity("computing"))
     assert found.text.endswith("it is waiting: it does not answer")
     assert found.remedy == "start it"
 
