@@ -137,15 +137,15 @@ CREATE TABLE public.consumer_records (
 )
 WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
-COMMENT ON TABLE public.consumer_records IS 'What each records consumer has not acknowledged: one item per row of a table, its last change; refers to the log.';
+COMMENT ON TABLE public.consumer_records IS 'Items that a records consumer has not acknowledged: one per row of a table, its last change; refers to the log.';
 
-COMMENT ON COLUMN public.consumer_records.unkeyed IS 'seq where each event is an item of its own, else 0; negative in a dead letter, which nothing waits for.';
+COMMENT ON COLUMN public.consumer_records.unkeyed IS 'seq if each event is a separate item, else 0; negative in a dead letter, behind which no item waits.';
 
 COMMENT ON COLUMN public.consumer_records.seq IS 'The event that is its last change.';
 
 COMMENT ON COLUMN public.consumer_records.queued_seq IS 'Its place in the queue: the first change since its delivery.';
 
-COMMENT ON COLUMN public.consumer_records.record IS 'Only where it is not the event''s: a key that the row has left.';
+COMMENT ON COLUMN public.consumer_records.record IS 'Set only if it is not that of the event: a key that the row has left.';
 
 COMMENT ON COLUMN public.consumer_records.event IS 'The whole event: dead letters outlive the log.';
 
@@ -153,15 +153,15 @@ COMMENT ON COLUMN public.consumer_records.group_id IS 'Empty when the consumer h
 
 COMMENT ON COLUMN public.consumer_records.state IS 'available, blocked (an earlier item of its row or group is there), delivered, pending_redelivery or dead.';
 
-COMMENT ON COLUMN public.consumer_records.visible_at IS 'When a delivery expires, or a nack''s delay ends; null when nothing has to be waited for.';
+COMMENT ON COLUMN public.consumer_records.visible_at IS 'When a delivery expires, or the delay of a nack ends; null if the item waits for nothing.';
 
 COMMENT ON COLUMN public.consumer_records.delivered_seq IS 'The event that was last handed out.';
 
 COMMENT ON COLUMN public.consumer_records.delivered_group IS 'The group it was in when it was handed out.';
 
-COMMENT ON COLUMN public.consumer_records.left_pk IS 'Where each event is an item: the key that the row has left by it. It waits behind that key''s items, too.';
+COMMENT ON COLUMN public.consumer_records.left_pk IS 'If each event is an item: the key that the row has left by it. It waits behind the items of that key, too.';
 
-COMMENT ON COLUMN public.consumer_records.is_alone IS 'Where each event is an item: whether it is of no row, and waits behind none; null: its consumer collapses.';
+COMMENT ON COLUMN public.consumer_records.is_alone IS 'If each event is an item: true if it belongs to no row, and waits behind none; null: its consumer collapses.';
 
 CREATE FUNCTION pipeline.bury(items public.consumer_records[]) RETURNS void
     LANGUAGE sql
@@ -1639,7 +1639,7 @@ CREATE TABLE pipeline.catchup_parts (
 
 COMMENT ON TABLE pipeline.catchup_parts IS 'A backlog that several workers stage at once: transactions whose commit records begin in [from_lsn, until_lsn). Without rows here worker 0 does all; else all before the smallest from_lsn.';
 
-COMMENT ON COLUMN pipeline.catchup_parts.until_lsn IS 'Null: the newest part, which goes on with what comes.';
+COMMENT ON COLUMN pipeline.catchup_parts.until_lsn IS 'Null: the newest part, which has no end yet.';
 
 COMMENT ON COLUMN pipeline.catchup_parts.first_seq IS 'What is read of it may become partitions with seqs from here on; null: it is staged, and moved.';
 
@@ -1649,9 +1649,9 @@ CREATE TABLE pipeline.consumer_progress (
 )
 WITH (fillfactor='50');
 
-COMMENT ON TABLE pipeline.consumer_progress IS 'Up to where the log is in consumer_records. The shuffler passes over rows that an administrative function holds.';
+COMMENT ON TABLE pipeline.consumer_progress IS 'The seq up to which the log is in consumer_records. The shuffler skips rows that an administrative function locks.';
 
-COMMENT ON COLUMN pipeline.consumer_progress.consumer_id IS 'What pipeline.progress_id says: servers of versions before find only those consumers that they can serve.';
+COMMENT ON COLUMN pipeline.consumer_progress.consumer_id IS 'The value of pipeline.progress_id: servers of earlier versions find only those consumers that they can serve.';
 
 CREATE TABLE pipeline.consumer_touches (
     consumer_id integer NOT NULL,
@@ -1667,7 +1667,7 @@ CREATE TABLE pipeline.consumer_touches (
     group_id text
 );
 
-COMMENT ON TABLE pipeline.consumer_touches IS 'What the shuffler could not settle since a client''s open transaction holds an item: changes that wait, and items of which it is not known whether one is before them; looked at again until it has ended.';
+COMMENT ON TABLE pipeline.consumer_touches IS 'Changes and items that the shuffler could not settle, since an open transaction of a client holds an item: changes that wait, and items that may have another one before them; checked again until it has ended.';
 
 ALTER TABLE pipeline.consumers ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.consumers_id_seq
@@ -1711,7 +1711,7 @@ CREATE TABLE pipeline.dead_letters (
 
 COMMENT ON TABLE pipeline.dead_letters IS 'Changes that could not be written to an events table, as they were staged. Each has an event in its place.';
 
-COMMENT ON COLUMN pipeline.dead_letters.seq IS 'Of the event that holds its place; retried_seq: of the one that has its values.';
+COMMENT ON COLUMN pipeline.dead_letters.seq IS 'seq of the event that holds its place; retried_seq: of the event that has its values.';
 
 COMMENT ON COLUMN pipeline.dead_letters.cause IS 'Why the last attempt failed.';
 
@@ -2294,7 +2294,7 @@ CREATE TABLE pipeline.known_rows (
     exact jsonb
 );
 
-COMMENT ON TABLE pipeline.known_rows IS 'Of rows whose last event retention has dropped: values that a later update may leave out, being TOASTed.';
+COMMENT ON TABLE pipeline.known_rows IS 'Values of rows whose last event retention has dropped: a later update may leave them out, since they are TOASTed.';
 
 CREATE TABLE pipeline.lag_samples (
     sampled_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -2475,9 +2475,9 @@ CREATE TABLE pipeline.retention (
     dropping_since timestamp with time zone
 );
 
-COMMENT ON TABLE pipeline.retention IS 'What retention has dropped of an events table: every seq below dropped_below, or it is about to.';
+COMMENT ON TABLE pipeline.retention IS 'How far retention has dropped an events table: every seq below dropped_below is gone, or will be at once.';
 
-COMMENT ON COLUMN pipeline.retention.dropping IS 'The partition that is on its way out; who comes after a crash goes on with it.';
+COMMENT ON COLUMN pipeline.retention.dropping IS 'The partition that is being dropped; after a crash, the next server continues with it.';
 
 CREATE VIEW pipeline.readers AS
  WITH log AS (
@@ -2762,7 +2762,7 @@ CREATE TABLE pipeline.rewrites (
 
 COMMENT ON TABLE pipeline.rewrites IS 'Tables whose values DDL changed without an event: rows not written since are in the log as they were before.';
 
-COMMENT ON COLUMN pipeline.rewrites.version IS 'What tells it from another rewrite of these columns.';
+COMMENT ON COLUMN pipeline.rewrites.version IS 'Distinguishes it from other rewrites of these columns.';
 
 COMMENT ON COLUMN pipeline.rewrites.from_lsn IS 'commit_lsn of the first change after it, from_idx its commit_idx; null while none has come.';
 
@@ -2799,7 +2799,7 @@ CREATE TABLE pipeline.routes (
 
 COMMENT ON TABLE pipeline.routes IS 'Which routes held: for transactions of the epoch after after_lsn, until the next row. events_table: the default.';
 
-COMMENT ON COLUMN pipeline.routes.first_seqs IS 'Of each events table the seq below which older routes have decided.';
+COMMENT ON COLUMN pipeline.routes.first_seqs IS 'By events table, the seq below which older routes have decided.';
 
 ALTER TABLE pipeline.routes ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.routes_id_seq
@@ -3165,7 +3165,7 @@ COMMENT ON TABLE pipeline.source_stops IS 'Transactions that the source could no
 
 COMMENT ON COLUMN pipeline.source_stops.changes IS 'How many of its changes had come before the one that did not.';
 
-COMMENT ON COLUMN pipeline.source_stops.requested_at IS 'When somebody asked to pass over it.';
+COMMENT ON COLUMN pipeline.source_stops.requested_at IS 'When a user asked to skip it.';
 
 CREATE TABLE pipeline.sources (
     id uuid NOT NULL,
@@ -3192,7 +3192,7 @@ COMMENT ON COLUMN pipeline.sources.options IS 'START_REPLICATION options: commit
 
 COMMENT ON COLUMN pipeline.sources.timeline IS 'Timeline of the source when we last connected; null until then.';
 
-COMMENT ON COLUMN pipeline.sources.published IS 'What the publications in use published when we last looked: a change that narrows it is a gap.';
+COMMENT ON COLUMN pipeline.sources.published IS 'The content of the publications in use at the last check: a change that narrows it is a gap.';
 
 COMMENT ON COLUMN pipeline.sources.unmatched IS 'Why nothing can be captured: PIPELINE_TABLES matches none of the tables that there are. Null: it matches some.';
 
@@ -3252,7 +3252,7 @@ COMMENT ON TABLE pipeline.wal_written IS 'How far the source had written, and wh
 
 COMMENT ON COLUMN pipeline.wal_written.written_at IS 'The last moment at which nothing beyond lsn was written.';
 
-COMMENT ON COLUMN pipeline.wal_written.spilled_bytes IS 'What decoding for the slot had spilled to the disk of the source by then.';
+COMMENT ON COLUMN pipeline.wal_written.spilled_bytes IS 'Bytes that decoding for the slot had spilled to the disk of the source by then.';
 
 CREATE TABLE pipeline.walstream_sessions (
     id bigint NOT NULL,
@@ -3325,7 +3325,7 @@ CREATE TABLE pipeline.worker_load (
 )
 WITH (fillfactor='50');
 
-COMMENT ON TABLE pipeline.worker_load IS 'What the worker waited for in the last seconds; written only while something waits to be staged or moved.';
+COMMENT ON TABLE pipeline.worker_load IS 'Reasons for which the worker waited in the last seconds; written only while rows wait to be staged or moved.';
 
 COMMENT ON COLUMN pipeline.worker_load.moved_lsn IS 'Everything before it was in the events tables at some moment.';
 
@@ -3333,7 +3333,7 @@ COMMENT ON COLUMN pipeline.worker_load.starved IS 'Share of the time in which it
 
 COMMENT ON COLUMN pipeline.worker_load.blocked IS 'Share of the time in which it waited for its rows to be staged.';
 
-COMMENT ON COLUMN pipeline.worker_load.sending IS 'Share of the looks at which the walsender could not send on.';
+COMMENT ON COLUMN pipeline.worker_load.sending IS 'Share of the samples in which the walsender could not send more.';
 
 CREATE SEQUENCE public.sequin_events_seq_seq
     START WITH 1
@@ -3368,7 +3368,7 @@ COMMENT ON TABLE public.wal_events IS 'Staging: raw changes in the order workers
 
 COMMENT ON COLUMN public.wal_events.ordinal IS 'Counts rows in the order of (commit_lsn, commit_idx), without gaps in a segment.';
 
-COMMENT ON COLUMN public.wal_events.previous_pk IS 'What record_pk was before an update that changed the key; null when it is the same.';
+COMMENT ON COLUMN public.wal_events.previous_pk IS 'record_pk before an update that changed the key; null if it is the same.';
 
 COMMENT ON COLUMN public.wal_events.metadata IS 'Marks of the event, as JSON; null for what the source has sent.';
 

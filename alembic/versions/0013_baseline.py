@@ -30,7 +30,7 @@ from pg_class c where c.oid = to_regclass('public.sequin_events')
 def upgrade() -> None:
     """Create the whole schema, and migrate a legacy sequin_events.
 
-    Where events go to another table, a sequin_events that exists may be somebody else's, and is left unchanged.
+    If events go to another table, an existing sequin_events may belong to another program, and is left unchanged.
     """
     for subject in SUBJECTS:
         run(subject)
@@ -59,5 +59,5 @@ def run(name: str) -> None:
 
 
 def holds(question: str) -> bool:
-    """Whether the database answers the question with true."""
+    """Return True if the database answers the question with true."""
     return bool(op.get_bind().exec_driver_sql(question).scalar())

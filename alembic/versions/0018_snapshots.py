@@ -157,7 +157,7 @@ comment on column pipeline.snapshot_tables.complete_seq is
 
 
 def upgrade() -> None:
-    """Tables that are captured already stay as they are: their earlier rows are read only when somebody asks."""
+    """Create the tables of snapshots. Captured tables stay as they are: existing rows are read only on request."""
     op.execute(SNAPSHOTS)
 
 

@@ -1,4 +1,4 @@
-"""What content verifications found."""
+"""The table of results of content verifications."""
 
 from __future__ import annotations
 

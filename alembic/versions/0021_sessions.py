@@ -54,5 +54,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget the sessions; their slots stay at the source, and somebody has to drop them."""
+    """Forget the sessions; their slots stay at the source, and an administrator has to drop them."""
     op.execute("drop table pipeline.sessions")

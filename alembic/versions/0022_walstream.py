@@ -1,4 +1,4 @@
-"""Sessions of walstream's clients, so that a crash forgets nobody who owes an acknowledgement; counts of wires."""
+"""Sessions of walstream's clients, so that a crash forgets no missing acknowledgement; counts of wires."""
 
 from __future__ import annotations
 

@@ -25,25 +25,25 @@ revoke execute on function pipeline.keep_collapse from public;
 create trigger consumers_keep_collapse before update of collapse on pipeline.consumers
     for each row when (old.collapse is distinct from new.collapse) execute function pipeline.keep_collapse();
 comment on column pipeline.consumer_progress.consumer_id is
-    'Negative where the consumer does not collapse: servers of versions before pass it over, since they would.';
+    'Negative if the consumer does not collapse: servers of earlier versions skip it, since they would collapse it.';
 
 -- Its values are those that the functions write; a longer list would be a new demand on servers of versions before.
 alter table public.consumer_records drop constraint consumer_records_state_check,
     add column left_pk text collate "C", add column is_alone boolean;
 comment on column public.consumer_records.unkeyed is
-    'seq where each event is an item of its own, else 0; negative in a dead letter, which nothing waits for.';
+    'seq if each event is a separate item, else 0; negative in a dead letter, behind which no item waits.';
 comment on column public.consumer_records.state is
     'available, blocked (an earlier item of its row or group is there), delivered, pending_redelivery or dead.';
 comment on column public.consumer_records.left_pk is
-    'Where each event is an item: the key that the row has left by it. It waits behind that key''s items, too.';
+    'If each event is an item: the key that the row has left by it. It waits behind the items of that key, too.';
 comment on column public.consumer_records.is_alone is
-    'Where each event is an item: whether it is of no row, and waits behind none; null: its consumer collapses.';
+    'If each event is an item: true if it belongs to no row, and waits behind none; null: its consumer collapses.';
 create index consumer_records_blocked_idx on public.consumer_records (consumer_id, queued_seq) where state = 'blocked';
 create index consumer_records_left_idx on public.consumer_records (consumer_id, source_table_oid, left_pk, unkeyed)
     where left_pk is not null;
 comment on table pipeline.consumer_touches is
-    'What the shuffler could not settle since a client''s open transaction holds an item: changes that wait, and items'
-    ' of which it is not known whether one is before them; looked at again until it has ended.';
+    'Changes and items that the shuffler could not settle, since an open transaction of a client holds an item: changes'
+    ' that wait, and items that may have another one before them; checked again until it has ended.';
 """
 COLLAPSED = """
 do $$
@@ -69,11 +69,11 @@ drop index public.consumer_records_blocked_idx, public.consumer_records_left_idx
 alter table public.consumer_records drop column left_pk, drop column is_alone,
     add constraint consumer_records_state_check
         check (state in ('available', 'delivered', 'pending_redelivery', 'dead'));
-comment on column public.consumer_records.unkeyed is 'seq where each event is an item of its own, else 0.';
+comment on column public.consumer_records.unkeyed is 'seq if each event is a separate item, else 0.';
 comment on column public.consumer_records.state is null;
 comment on column pipeline.consumer_progress.consumer_id is null;
 comment on table pipeline.consumer_touches is
-    'Changes of items that a client''s open transaction holds; merged when it has ended, so that nobody waits for it.';
+    'Changes of items that an open transaction of a client holds; merged when it ends, so that no session waits.';
 """
 
 

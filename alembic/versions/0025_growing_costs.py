@@ -1,4 +1,4 @@
-"""What costs more than it must: values are compressed twice, and versions of a table are looked for among all."""
+"""Lower costs: values are compressed once, and an index finds the versions of a table."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """As it was before."""
+    """Restore the earlier compression, without the index."""
     op.execute("drop index pipeline.relations_table_idx")
     op.execute(STORAGE.format("extended"))

@@ -1,4 +1,4 @@
-"""A part of a catch-up can become partitions of the events table: it has seqs of its own, reserved with the plan."""
+"""A part of a catch-up can become partitions of the events table: it has its own seqs, reserved with the plan."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """What waits is in pipeline.adopted_tables; of parts that are being read nothing is stored."""
+    """Drop the column: waiting parts are in pipeline.adopted_tables, and parts being read have stored nothing."""
     op.execute("alter table pipeline.catchup_parts drop column first_seq")

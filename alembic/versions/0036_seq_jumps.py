@@ -1,4 +1,4 @@
-"""Where the log was last written, and which seqs were skipped because it may have gone back."""
+"""The place of the last write of the log, and seqs that were skipped because the log may have gone back."""
 
 from __future__ import annotations
 

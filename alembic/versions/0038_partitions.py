@@ -114,7 +114,7 @@ from pipeline.partition_looks k join pipeline.captured_tables c
 
 
 def upgrade() -> None:
-    """What the first look of the new version finds is compared with what was captured before."""
+    """Keep the captured tables, with which the first check of the new version compares what it finds."""
     op.execute(PARTITIONS)
     op.execute(CAPTURED)
 

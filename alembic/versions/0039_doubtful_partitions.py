@@ -18,7 +18,7 @@ comment on column pipeline.partition_changes.in_doubt is
 
 
 def upgrade() -> None:
-    """What joined before is not in doubt."""
+    """Create the column; tables that joined before are not in doubt."""
     op.execute(IN_DOUBT)
 
 

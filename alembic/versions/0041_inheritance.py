@@ -31,7 +31,7 @@ comment on column pipeline.inheritance.seen_at is 'When a look found it; null: i
 
 
 def upgrade() -> None:
-    """What the first look of the new version finds was there before."""
+    """Create the table; inheritance that the first check of the new version finds counts as older."""
     op.execute(TABLE)
 
 

@@ -22,6 +22,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Followers that have not seen those yet do not see them any more."""
+    """Forget these records: followers that have not read them yet will not see them."""
     op.execute("delete from pipeline.rewrites where kind in ('attributes', 'renamed')")
     op.execute(_KINDS.format("'type', 'default', 'values'"))

@@ -30,7 +30,7 @@ create table pipeline.consumer_progress (
     folded_seq bigint not null
 ) with (fillfactor = 50);
 comment on table pipeline.consumer_progress is
-    'Up to where the log is in consumer_records. The shuffler passes over rows that an administrative function holds.';
+    'The seq up to which the log is in consumer_records. The shuffler skips rows that an administrative function locks.';
 
 create table public.consumer_records (
     consumer_id integer not null,
@@ -67,15 +67,15 @@ create index consumer_records_truncates_idx on public.consumer_records (consumer
     where action = 'truncate' and state <> 'dead';
 create index consumer_records_dead_idx on public.consumer_records (consumer_id, seq) where state = 'dead';
 comment on table public.consumer_records is
-    'What each records consumer has not acknowledged: one item per row of a table, its last change; refers to the log.';
-comment on column public.consumer_records.unkeyed is 'seq where each event is an item of its own, else 0.';
+    'Items that a records consumer has not acknowledged: one per row of a table, its last change; refers to the log.';
+comment on column public.consumer_records.unkeyed is 'seq if each event is a separate item, else 0.';
 comment on column public.consumer_records.seq is 'The event that is its last change.';
 comment on column public.consumer_records.queued_seq is 'Its place in the queue: the first change since its delivery.';
-comment on column public.consumer_records.record is 'Only where it is not the event''s: a key that the row has left.';
+comment on column public.consumer_records.record is 'Set only if it is not that of the event: a key that the row has left.';
 comment on column public.consumer_records.event is 'The whole event: dead letters outlive the log.';
 comment on column public.consumer_records.group_id is 'Empty when the consumer has no group_by.';
 comment on column public.consumer_records.visible_at is
-    'When a delivery expires, or a nack''s delay ends; null when nothing has to be waited for.';
+    'When a delivery expires, or the delay of a nack ends; null if the item waits for nothing.';
 comment on column public.consumer_records.delivered_seq is 'The event that was last handed out.';
 comment on column public.consumer_records.delivered_group is 'The group it was in when it was handed out.';
 
@@ -94,4 +94,4 @@ create table pipeline.consumer_touches (
     primary key (consumer_id, source_table_oid, record_pk, unkeyed, seq)
 );
 comment on table pipeline.consumer_touches is
-    'Changes of items that a client''s open transaction holds; merged when it has ended, so that nobody waits for it.';
+    'Changes of items that an open transaction of a client holds; merged when it ends, so that no session waits.';

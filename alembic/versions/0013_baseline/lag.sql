@@ -23,7 +23,7 @@ comment on table pipeline.wal_written is
     'How far the source had written, and when by its own clock; the older, the farther apart.';
 comment on column pipeline.wal_written.written_at is 'The last moment at which nothing beyond lsn was written.';
 comment on column pipeline.wal_written.spilled_bytes is
-    'What decoding for the slot had spilled to the disk of the source by then.';
+    'Bytes that decoding for the slot had spilled to the disk of the source by then.';
 
 create table pipeline.worker_load (
     source_id uuid primary key,
@@ -35,8 +35,8 @@ create table pipeline.worker_load (
     measured_at timestamptz not null default clock_timestamp()
 ) with (fillfactor = 50);
 comment on table pipeline.worker_load is
-    'What the worker waited for in the last seconds; written only while something waits to be staged or moved.';
+    'Reasons for which the worker waited in the last seconds; written only while rows wait to be staged or moved.';
 comment on column pipeline.worker_load.moved_lsn is 'Everything before it was in the events tables at some moment.';
 comment on column pipeline.worker_load.starved is 'Share of the time in which it waited for the source.';
 comment on column pipeline.worker_load.blocked is 'Share of the time in which it waited for its rows to be staged.';
-comment on column pipeline.worker_load.sending is 'Share of the looks at which the walsender could not send on.';
+comment on column pipeline.worker_load.sending is 'Share of the samples in which the walsender could not send more.';

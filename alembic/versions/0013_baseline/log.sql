@@ -36,7 +36,7 @@ create table pipeline.routes (
 create index routes_newest_idx on pipeline.routes (source_id, id);
 comment on table pipeline.routes is
     'Which routes held: for transactions of the epoch after after_lsn, until the next row. events_table: the default.';
-comment on column pipeline.routes.first_seqs is 'Of each events table the seq below which older routes have decided.';
+comment on column pipeline.routes.first_seqs is 'By events table, the seq below which older routes have decided.';
 
 create table pipeline.retention (
     events_table text primary key,
@@ -47,9 +47,9 @@ create table pipeline.retention (
     dropping_since timestamptz
 );
 comment on table pipeline.retention is
-    'What retention has dropped of an events table: every seq below dropped_below, or it is about to.';
+    'How far retention has dropped an events table: every seq below dropped_below is gone, or will be at once.';
 comment on column pipeline.retention.dropping is
-    'The partition that is on its way out; who comes after a crash goes on with it.';
+    'The partition that is being dropped; after a crash, the next server continues with it.';
 
 create table pipeline.known_rows (
     source_id uuid not null,
@@ -63,7 +63,7 @@ create table pipeline.known_rows (
     primary key (source_id, table_oid, record_pk)
 );
 comment on table pipeline.known_rows is
-    'Of rows whose last event retention has dropped: values that a later update may leave out, being TOASTed.';
+    'Values of rows whose last event retention has dropped: a later update may leave them out, since they are TOASTed.';
 
 create table pipeline.dead_letters (
     id bigint generated always as identity primary key,
@@ -98,5 +98,5 @@ create index dead_letters_open_idx on pipeline.dead_letters (state, id) where st
 comment on table pipeline.dead_letters is
     'Changes that could not be written to an events table, as they were staged. Each has an event in its place.';
 comment on column pipeline.dead_letters.seq is
-    'Of the event that holds its place; retried_seq: of the one that has its values.';
+    'seq of the event that holds its place; retried_seq: of the event that has its values.';
 comment on column pipeline.dead_letters.cause is 'Why the last attempt failed.';

@@ -1,4 +1,4 @@
--- What source tables looked like, from which change on.
+-- The forms of source tables, and the change from which each holds.
 
 create table pipeline.relations (
     id integer generated always as identity primary key,
@@ -54,7 +54,7 @@ comment on table pipeline.rewrites is
     'Tables whose values DDL changed without an event: rows not written since are in the log as they were before.';
 comment on column pipeline.rewrites.from_lsn is
     'commit_lsn of the first change after it, from_idx its commit_idx; null while none has come.';
-comment on column pipeline.rewrites.version is 'What tells it from another rewrite of these columns.';
+comment on column pipeline.rewrites.version is 'Distinguishes it from other rewrites of these columns.';
 
 create table pipeline.published_forms (
     source_id uuid not null references pipeline.sources,

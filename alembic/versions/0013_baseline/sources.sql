@@ -17,7 +17,7 @@ comment on column pipeline.sources.publications is 'Publications we made: name -
 comment on column pipeline.sources.options is 'START_REPLICATION options: commit_idx is stable only while they stay.';
 comment on column pipeline.sources.timeline is 'Timeline of the source when we last connected; null until then.';
 comment on column pipeline.sources.published is
-    'What the publications in use published when we last looked: a change that narrows it is a gap.';
+    'The content of the publications in use at the last check: a change that narrows it is a gap.';
 
 create table pipeline.epochs (
     source_id uuid not null references pipeline.sources,
@@ -64,4 +64,4 @@ create table pipeline.source_stops (
 comment on table pipeline.source_stops is
     'Transactions that the source could not send. It stops there while the position is not beyond commit_lsn.';
 comment on column pipeline.source_stops.changes is 'How many of its changes had come before the one that did not.';
-comment on column pipeline.source_stops.requested_at is 'When somebody asked to pass over it.';
+comment on column pipeline.source_stops.requested_at is 'When a user asked to skip it.';

@@ -22,7 +22,7 @@ comment on table public.wal_events is
 comment on column public.wal_events.ordinal is
     'Counts rows in the order of (commit_lsn, commit_idx), without gaps in a segment.';
 comment on column public.wal_events.previous_pk is
-    'What record_pk was before an update that changed the key; null when it is the same.';
+    'record_pk before an update that changed the key; null if it is the same.';
 comment on column public.wal_events.metadata is 'Marks of the event, as JSON; null for what the source has sent.';
 
 create table pipeline.segments (
@@ -74,7 +74,7 @@ create table pipeline.catchup_parts (
 comment on table pipeline.catchup_parts is
     'A backlog that several workers stage at once: transactions whose commit records begin in [from_lsn, until_lsn).'
     ' Without rows here worker 0 does all; else all before the smallest from_lsn.';
-comment on column pipeline.catchup_parts.until_lsn is 'Null: the newest part, which goes on with what comes.';
+comment on column pipeline.catchup_parts.until_lsn is 'Null: the newest part, which has no end yet.';
 
 create view pipeline.reached_workers as
 select source_id, worker, epoch, generation, position, commit_lsn
