@@ -19,7 +19,7 @@ from pipeline.rpc import statuses
 from pipeline.rpc.calls import until_one_ends
 from pipeline.rpc.parsing import parser, require
 
-NAME = "grpc.health.v1.HealthService"
+NAME = "grpc.health.v1.Health"
 LOOK_SECONDS = 2.0
 """How old an answer may be, and how often one who watches is told."""
 MESSAGE_SECONDS = 10.0

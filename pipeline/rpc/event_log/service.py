@@ -52,7 +52,7 @@ _LOOK_SECONDS = 0.05
 class EventLogService:
     """The service."""
 
-    name = "pipeline.v1.EventLogService"
+    name = "pipeline.v1.EventLog"
 
     def __init__(self, resources: GrpcResources, tables: ReadableTables) -> None:
         self._config = resources.config
