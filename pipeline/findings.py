@@ -17,7 +17,7 @@ Place = Literal["source", "pipeline"]
 
 
 @dataclass(frozen=True)
-class Cure:
+class SqlRemedy:
     """Statements by which an administrator of a database cures a finding there. They change no table of a user.
 
     `notes`: what that administrator should know, each on one line; a name in it is JSON.
@@ -29,7 +29,7 @@ class Cure:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """`name` is stable; `remedy` is empty when nothing needs to be done. An error means that `serve` would not work.
 
     `waits`: of an error that time, a person at the running server or its retries can cure: `serve` starts with it.
@@ -41,7 +41,7 @@ class Finding:
     text: str
     remedy: str = ""
     waits: bool = False
-    cure: Cure | None = None
+    cure: SqlRemedy | None = None
 
     JSON: ClassVar = ("level", "name", "text", "remedy", "sql")
 
@@ -51,17 +51,21 @@ class Finding:
         return list(self.cure.statements) if self.cure else []
 
 
-Findings = Iterator[Finding]
+CheckFindings = Iterator[CheckFinding]
 
 
-def of_error(name: str, error: PipelineError) -> Finding:
+def of_error(name: str, error: PipelineError) -> CheckFinding:
     """The finding of an error: its text, and its remedy after the last semicolon."""
     text, separator, remedy = str(error).rpartition("; ")
     waits = isinstance(error, DatabaseUnavailableError | SlotInUseError)
-    return Finding("error", name, text, remedy, waits) if separator else Finding("error", name, remedy, waits=waits)
+    return (
+        CheckFinding("error", name, text, remedy, waits)
+        if separator
+        else CheckFinding("error", name, remedy, waits=waits)
+    )
 
 
-def guarded(name: str, look: Callable[[], Iterable[Finding]]) -> Findings:
+def guarded(name: str, look: Callable[[], Iterable[CheckFinding]]) -> CheckFindings:
     """What `look` finds; an error that it raises is a finding of this name."""
     try:
         yield from look()
@@ -69,7 +73,7 @@ def guarded(name: str, look: Callable[[], Iterable[Finding]]) -> Findings:
         yield of_error(name, error)
     except psycopg.Error as error:
         text = f"cannot be checked: {connections.one_line(error)}"
-        yield Finding("error", name, text, "fix that and check again", waits=True)
+        yield CheckFinding("error", name, text, "fix that and check again", waits=True)
 
 
 def first_names(names: Iterable[object], shown: int = 5) -> str:

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Meaning:
+class ErrorCodes:
     """A row of the table. `sqlstate`: what the SQL functions raise. After close code RESTART the client reconnects.
 
     `grpc`: the name of a status of gRPC; after UNAVAILABLE the client calls again.
@@ -49,29 +49,29 @@ class Meaning:
 
 
 _TABLE = (
-    Meaning(UnknownConsumerError, 404, close_codes.UNKNOWN, "NOT_FOUND", "42704"),
-    Meaning(WrongConsumerKindError, 409, close_codes.POLICY, "FAILED_PRECONDITION", "42809"),
-    Meaning(CursorHeldError, 409, close_codes.HELD, "FAILED_PRECONDITION", "55006"),
-    Meaning(
+    ErrorCodes(UnknownConsumerError, 404, close_codes.UNKNOWN, "NOT_FOUND", "42704"),
+    ErrorCodes(WrongConsumerKindError, 409, close_codes.POLICY, "FAILED_PRECONDITION", "42809"),
+    ErrorCodes(CursorHeldError, 409, close_codes.HELD, "FAILED_PRECONDITION", "55006"),
+    ErrorCodes(
         CursorExpiredError, 410, close_codes.EXPIRED, "OUT_OF_RANGE", "22003"
     ),  # retention has dropped what comes next
-    Meaning(ConsumerError, 409, close_codes.RESTART, "UNAVAILABLE", "42710"),  # the name is taken
-    Meaning(WrongArgumentError, 422, close_codes.RESTART, "INVALID_ARGUMENT", "22023"),
-    Meaning(ConditionRefusedError, 422, close_codes.RESTART, "INVALID_ARGUMENT"),
-    Meaning(TableRefusedError, 422, close_codes.RESTART, "NOT_FOUND"),
-    Meaning(UnknownBackfillError, 404, close_codes.RESTART, "NOT_FOUND"),
-    Meaning(BackfillError, 409, close_codes.RESTART, "FAILED_PRECONDITION"),
-    Meaning(UnknownFollowerError, 404, close_codes.RESTART, "NOT_FOUND"),
-    Meaning(FollowerError, 409, close_codes.RESTART, "FAILED_PRECONDITION"),
-    Meaning(DatabaseUnavailableError, 503, close_codes.RESTART, "UNAVAILABLE"),
-    Meaning(PipelineError, 500, close_codes.RESTART, "INTERNAL"),
+    ErrorCodes(ConsumerError, 409, close_codes.RESTART, "UNAVAILABLE", "42710"),  # the name is taken
+    ErrorCodes(WrongArgumentError, 422, close_codes.RESTART, "INVALID_ARGUMENT", "22023"),
+    ErrorCodes(ConditionRefusedError, 422, close_codes.RESTART, "INVALID_ARGUMENT"),
+    ErrorCodes(TableRefusedError, 422, close_codes.RESTART, "NOT_FOUND"),
+    ErrorCodes(UnknownBackfillError, 404, close_codes.RESTART, "NOT_FOUND"),
+    ErrorCodes(BackfillError, 409, close_codes.RESTART, "FAILED_PRECONDITION"),
+    ErrorCodes(UnknownFollowerError, 404, close_codes.RESTART, "NOT_FOUND"),
+    ErrorCodes(FollowerError, 409, close_codes.RESTART, "FAILED_PRECONDITION"),
+    ErrorCodes(DatabaseUnavailableError, 503, close_codes.RESTART, "UNAVAILABLE"),
+    ErrorCodes(PipelineError, 500, close_codes.RESTART, "INTERNAL"),
 )
 _TEMPORARY = ("08", "53", "57", "40", "55P03")
 """How SQLSTATEs of temporary errors begin: no connection, no room, shutdown, deadlock, a lock not available."""
 _NOT_MIGRATED = ("42P01", "42703", "42883", "3F000")
 
 
-def meaning(error: PipelineError) -> Meaning:
+def codes(error: PipelineError) -> ErrorCodes:
     """How one of our errors is reported over each transport."""
     return next(each for each in _TABLE if isinstance(error, each.error))
 

@@ -38,9 +38,9 @@ from pipeline.api.turns import PageTurns
 from pipeline.api.wire import ServedWires, WireResources, WireService
 from pipeline.config import certificates
 from pipeline.log.wakeups import WakeupListener
-from pipeline.postgres.silence import Silence
+from pipeline.postgres.silence import SilenceProbe
 from pipeline.process import supervised
-from pipeline.process.signals import Stop
+from pipeline.process.signals import StopSignal
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def create(parts: ApplicationParts) -> FastAPI:
     config = app.state.config = resources.config
     app.state.events_tables, app.state.page_turns = config.events_tables, PageTurns(events.PAGES_AT_ONCE)
     app.state.database, app.state.wakeups = resources.database, resources.wakeups
-    app.state.wires, app.state.source_silence = parts.wires, Silence(config.source, "source")
+    app.state.wires, app.state.source_silence = parts.wires, SilenceProbe(config.source, "source")
     app.state.close = parts.close
     app.add_middleware(RequestGuard, config=config, wires=parts.wires)
     if config.http_origins:  # around the guard: a browser asks before it sends the token, and reads refusals too
@@ -109,7 +109,7 @@ def _make_models(app: FastAPI) -> None:
         continue
 
 
-def run(parts: ApplicationParts, stop: Stop) -> None:
+def run(parts: ApplicationParts, stop: StopSignal) -> None:
     """Serve until asked to stop. Raises ConfigError for a certificate that cannot be used."""
     config = parts.resources.config
     tls = certificates.context(config)
@@ -138,7 +138,7 @@ def run(parts: ApplicationParts, stop: Stop) -> None:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its signal handling: `Stop` ends it, and it then ends long polls, and what wires do."""
+    """uvicorn without its signal handling: `StopSignal` ends it, and it then ends long polls, and what wires do."""
 
     def __init__(self, settings: uvicorn.Config, wakeups: WakeupListener, services: Sequence[WireService]) -> None:
         super().__init__(settings)

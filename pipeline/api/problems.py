@@ -145,7 +145,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 async def _failed(request: Request, error: Exception) -> Response:
     """Any other error: one of ours, one of a database, or an unexpected one."""
     if (known := refusals.for_reader(error)) is not None:
-        status = refusals.meaning(known).status
+        status = refusals.codes(known).status
         later = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else {}
         return _answer(request, ErrorAnswer(status, str(known), later))
     if isinstance(error, UnicodeEncodeError) and patterns.SURROGATE.search(error.object[error.start : error.end]):

@@ -12,7 +12,7 @@ from pipeline.capture.source import providers, slot_mark, slots, synchronous_sta
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.walsender import NAME_PREFIX
 from pipeline.config.settings import Config
-from pipeline.findings import Cure, Finding, Findings, guarded
+from pipeline.findings import CheckFinding, CheckFindings, SqlRemedy, guarded
 from pipeline.postgres import queries, waits
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
@@ -32,7 +32,9 @@ class _Settings:
     synchronous_names: str
 
 
-def check_slot(config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource | None) -> Findings:
+def check_slot(
+    config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource | None
+) -> CheckFindings:
     """Check settings and rights for the one slot, and, before the first start, whether the source has a slot free."""
     yield from guarded("source", lambda: check_settings(source))
     if stored is None:
@@ -40,29 +42,31 @@ def check_slot(config: Config, source: Connection, pipeline: Connection, stored:
         yield from guarded("limits", lambda: check_limits(config, source))
 
 
-def check_settings(source: Connection) -> Findings:
+def check_settings(source: Connection) -> CheckFindings:
     """Check that the source decodes, and that our user may replicate."""
     _, wal_level, may_replicate, user, standby = prepare.read_settings(source)
     if provider := providers.find_provider(source).name:
-        yield Finding("ok", "provider", f"{provider}, as its roles tell; docs/providers.md says what differs there")
+        yield CheckFinding(
+            "ok", "provider", f"{provider}, as its roles tell; docs/providers.md says what differs there"
+        )
     if standby:
-        yield Finding("error", "source", "is a standby", "set PIPELINE_SOURCE_DSN to its primary")
+        yield CheckFinding("error", "source", "is a standby", "set PIPELINE_SOURCE_DSN to its primary")
     if wal_level == "logical":
-        yield Finding("ok", "wal_level", "logical")
+        yield CheckFinding("ok", "wal_level", "logical")
     else:
         text = f"wal_level = {wal_level}, but decoding needs logical"
-        yield Finding("error", "wal_level", text, providers.find_provider(source).logical)
+        yield CheckFinding("error", "wal_level", text, providers.find_provider(source).logical)
     if may_replicate:
-        yield Finding("ok", "replication right", f'user "{user}" may replicate')
+        yield CheckFinding("ok", "replication right", f'user "{user}" may replicate')
     else:
         text = f'user "{user}" may not replicate'
         remedy = providers.find_provider(source).granting(user)
-        yield Finding("error", "replication right", text, remedy, cure=Cure("source", (remedy,)))
+        yield CheckFinding("error", "replication right", text, remedy, cure=SqlRemedy("source", (remedy,)))
 
 
 def check_own_slot(
     config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
-) -> Findings:
+) -> CheckFindings:
     """Check that the slot is ours; report who reads it and up to where, or what its creation waits for."""
     source_id = stored.id if stored else None
     own = slot_mark.own_id(pipeline) if pipeline is not None else None
@@ -74,21 +78,23 @@ def check_own_slot(
         yield _new_slot(config, source)
         return
     reader = f"read by our worker (pid {slot.active_pid})" if slot.active_pid else "free"
-    yield Finding("ok", "slot", f'"{slot.name}" is {reader}, confirmed up to {lsn.show(slot.confirmed_lsn or 0)}')
+    yield CheckFinding("ok", "slot", f'"{slot.name}" is {reader}, confirmed up to {lsn.show(slot.confirmed_lsn or 0)}')
 
 
-def _new_slot(config: Config, source: Connection) -> Finding:
+def _new_slot(config: Config, source: Connection) -> CheckFinding:
     """Return the finding on a slot that does not exist, or that our server is creating, which may have to wait."""
     slot = slots.find(source, config.slot)
     if slot is None or slot.active_pid is None:
-        return Finding("ok", "slot", f'"{config.slot}" will be created')
+        return CheckFinding("ok", "slot", f'"{config.slot}" will be created')
     found = waits.look(source, [slot.active_pid])
     why = f", which {waits.describe(found)}" if found else ""
     text = f'"{slot.name}" is being created (pid {slot.active_pid}){why}'
-    return Finding("warning" if found else "ok", "slot", text, "let that transaction end" if found else "", waits=True)
+    return CheckFinding(
+        "warning" if found else "ok", "slot", text, "let that transaction end" if found else "", waits=True
+    )
 
 
-def check_limits(config: Config, source: Connection) -> Findings:
+def check_limits(config: Config, source: Connection) -> CheckFindings:
     """Check that a slot and a walsender are free for us; report what invalidates slots or holds up commits there."""
     settings = queries.one(source, _Settings, _SOURCE_LIMITS)
     assert settings is not None  # noqa: S101  a query without a table
@@ -99,7 +105,7 @@ def check_limits(config: Config, source: Connection) -> Findings:
     yield replace(_free("max_wal_senders", room.free_senders, room.max_senders, running), waits=True)
     if settings.slot_keeps != "-1":
         text = f"a slot that holds back more than {settings.slot_keeps} of WAL is invalidated, and its changes are lost"
-        yield Finding(
+        yield CheckFinding(
             "warning",
             "max_slot_wal_keep_size",
             text,
@@ -108,18 +114,18 @@ def check_limits(config: Config, source: Connection) -> Findings:
     if settings.slot_timeout:
         text = f"a slot that is not read for {settings.slot_timeout} is invalidated, and its changes are lost"
         remedy = "never stop the server for that long, or set idle_replication_slot_timeout = 0"
-        yield Finding("warning", "idle_replication_slot_timeout", text, remedy)
+        yield CheckFinding("warning", "idle_replication_slot_timeout", text, remedy)
     if synchronous_standbys.can_choose(settings.synchronous_names, NAME_PREFIX):
         text = f"synchronous_standby_names = '{settings.synchronous_names}' makes users' commits wait for this server"
         remedy = "list the standbys by name there, or run `pipeline check --accept synchronous_standby_names`"
-        yield Finding("error", "synchronous_standby_names", text, remedy)
+        yield CheckFinding("error", "synchronous_standby_names", text, remedy)
 
 
-def _free(name: str, free: int, most: int, ours_counts: bool) -> Finding:
+def _free(name: str, free: int, most: int, ours_counts: bool) -> CheckFinding:
     if ours_counts or free > 0:
-        return Finding(
+        return CheckFinding(
             "ok", name, f"{free} of {most} are free" + (", one of the others is ours" if ours_counts else "")
         )
-    return Finding(
+    return CheckFinding(
         "error", name, f"all {most} are in use", f"set {name} to {most + 1} or more, or free one that is not needed"
     )

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from pipeline.consumers.status import ConsumerStatus
 from pipeline.terminal import drawing
-from pipeline.terminal.drawing import Text
+from pipeline.terminal.drawing import EscapedText
 
 _STYLES = {"active": "green", "paused": "yellow"}
 _MOST = 100_000
@@ -24,22 +24,22 @@ def summary(found: Sequence[ConsumerStatus]) -> Table:
     return drawing.table((*columns, "events table"), ([*_line(each), _reads(each)] for each in found))
 
 
-def _reads(each: ConsumerStatus) -> Text:
+def _reads(each: ConsumerStatus) -> EscapedText:
     if each.events_table is None:
         return drawing.dim("default")
     if each.routed:
-        return Text(each.events_table)
-    return Text(f"{each.events_table}: no route sends changes there", "yellow")
+        return EscapedText(each.events_table)
+    return EscapedText(f"{each.events_table}: no route sends changes there", "yellow")
 
 
 def _line(each: ConsumerStatus) -> list[object]:
     return [
         each.name,
         each.kind,
-        Text(each.state, _STYLES.get(each.state, "")),
+        EscapedText(each.state, _STYLES.get(each.state, "")),
         _count(each.pending),
         _count(each.in_flight),
-        Text(_count(each.dead), "bold red" if each.dead else ""),
+        EscapedText(_count(each.dead), "bold red" if each.dead else ""),
         None if each.oldest_pending_seconds is None else drawing.ago(each.oldest_pending_seconds),
         each.position,
         drawing.count(each.lag, "seq"),

@@ -19,7 +19,7 @@ from pipeline.demo import lake, roles, screen, stage
 from pipeline.demo.lake import LakeExport
 from pipeline.demo.shop import CLERKS
 from pipeline.postgres import databases, queries
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 
 _SHOWN_DIFFERENCES = 5
 
@@ -44,7 +44,7 @@ class DemoResult:
     in_wal: bool
 
 
-def report(console: Console, outcome: DemoResult, server: Server, config: Config) -> int:
+def report(console: Console, outcome: DemoResult, server: EmbeddedServer, config: Config) -> int:
     """Report the result, then export the log and report that; returns the exit status."""
     console.print()
     if outcome.differences:
@@ -98,7 +98,7 @@ def _show_lake(console: Console, exported: LakeExport, config: Config) -> None:
     console.print(table)
 
 
-def _invite(console: Console, server: Server, config: Config) -> None:
+def _invite(console: Console, server: EmbeddedServer, config: Config) -> None:
     command = shlex.join([*_program(), "--config", short(stage.settings_file(config)), "serve"])
     invitation = " Start the server on this data, then connect in another terminal:\n"
     console.print(Text.assemble("\n", ("Look at it yourself.", "bold"), invitation))

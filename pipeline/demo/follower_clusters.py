@@ -11,7 +11,7 @@ from pipeline.followers.operating import adding
 from pipeline.followers.registry import FollowerOptions
 from pipeline.postgres import connections, migrations
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 
 DATABASE, ROLE = "shop", "pipeline_follower"
 _SETTINGS = {"wal_level": "replica", "max_wal_size": "256MB", "shared_buffers": "32MB"}
@@ -28,7 +28,7 @@ class FollowerCluster:
 
     def __init__(self, folder: Path, number: int) -> None:
         self.name = f"follower-{number}"
-        self._server = Server(folder / self.name, settings=_SETTINGS)
+        self._server = EmbeddedServer(folder / self.name, settings=_SETTINGS)
 
     @property
     def dsn(self) -> str:
@@ -63,7 +63,7 @@ def forget(config: Config, folder: Path) -> None:
     """Those of an earlier demo: the server would wait for them."""
     if folder.is_dir():
         for each in folder.iterdir():
-            Server(each).stop("immediate")
+            EmbeddedServer(each).stop("immediate")
         shutil.rmtree(folder)
     with connections.connect(config.database, "pipeline database", name="demo") as pipeline:
         if migrations.current_revision(pipeline) is not None and registry.exists(pipeline):

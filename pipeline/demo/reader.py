@@ -18,7 +18,7 @@ from pipeline.errors import PipelineError
 from pipeline.log.table import CHANNEL, DEFAULT, last_seq
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from pipeline.postgres.queries import statement
 
 MARK = "demo"
@@ -111,7 +111,7 @@ def read_events(connection: Connection, after: int, until: int, tables: list[int
             yield ReceivedEvent(seq, lsn, idx, xid, RowChange(table, action, tuple(key), values, old))
 
 
-def commit_lsns(postgres: Server, start: str, end: str) -> dict[int, int]:
+def commit_lsns(postgres: EmbeddedServer, start: str, end: str) -> dict[int, int]:
     """Where pg_waldump finds each transaction's commit; empty when that part of the WAL is no longer kept."""
     done = subprocess.run(
         [postgres.bin_dir / "pg_waldump", "-p", postgres.data / "pg_wal", "-r", "Transaction", "-s", start, "-e", end],

@@ -9,14 +9,14 @@ from pipeline.config.settings import Config
 from pipeline.operate.preflight import role_sql
 from pipeline.operate.preflight.role_sql import READING, REPLICATING, SourceRoles
 from pipeline.postgres import connections, databases
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from pipeline.postgres.queries import statement
 
 OWNER = "shop"
 """The role that owns the shop's tables and writes them."""
 
 
-def make(server: Server) -> None:
+def make(server: EmbeddedServer) -> None:
     """Make the roles that are missing, as `pipeline check --sql --roles` does, and let one own the shop."""
     with connections.connect(server.dsn(databases.SOURCE), "source", name="demo") as administrator:
         for each in role_sql.of_roles(administrator, SourceRoles(REPLICATING, READING), ()):
@@ -24,7 +24,7 @@ def make(server: Server) -> None:
         administrator.execute(statement("demo", "create_owner"))
 
 
-def dsns(server: Server) -> dict[str, str]:
+def dsns(server: EmbeddedServer) -> dict[str, str]:
     """The settings that name the server's two roles."""
     return {
         "source_dsn": server.dsn(databases.SOURCE, REPLICATING),

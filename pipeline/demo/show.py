@@ -27,7 +27,7 @@ from pipeline.demo.verdict import WriterRecord, verdict
 from pipeline.errors import EmbeddedPostgresError, PipelineError
 from pipeline.operate import status
 from pipeline.postgres import connections, databases
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 
 ARRIVAL_TIMEOUT = 30.0
 """Seconds that the last commit may take to arrive."""
@@ -81,7 +81,7 @@ def _followed(console: Console, config: Config, followers: int, seconds: float) 
 class _Show:
     """The part of the demo in which the server and the writers run."""
 
-    def __init__(self, console: Console, config: Config, postgres: Server, filler: RecordingSession) -> None:
+    def __init__(self, console: Console, config: Config, postgres: EmbeddedServer, filler: RecordingSession) -> None:
         self._before = filler.record.before
         self._rows_read = self._whole = 0
         self._console = console
@@ -89,7 +89,7 @@ class _Show:
         self._config = config
         self._began = f"{time.time_ns()} begin"
         self._ended = f"{time.time_ns()} end"
-        self._status = status.Status()
+        self._status = status.PipelineStatus()
         self._asked = 0.0
         self._seen = [0] * (shop.CLERKS + 1)
 

@@ -18,7 +18,7 @@ from pipeline.demo import roles
 from pipeline.errors import ConfigError
 from pipeline.operate import status
 from pipeline.postgres import databases
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 
 LEFTOVER_TIMEOUT = 15.0
 """How long the server of a killed demo may take to end."""
@@ -48,7 +48,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def postgres(console: Console, config: Config) -> Iterator[tuple[Server, Config]]:
+def postgres(console: Console, config: Config) -> Iterator[tuple[EmbeddedServer, Config]]:
     """The embedded Postgres of the demo, with its roles; stopped at the end, even if a killed demo had left it running.
 
     The settings are those with which the server runs on it. They are in a file, too, for `pipeline --config`.

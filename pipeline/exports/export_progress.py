@@ -16,7 +16,7 @@ from pipeline.exports.job import ExportOutcome
 from pipeline.printable import say
 from pipeline.terminal import drawing
 from pipeline.terminal.bars import TextColumn
-from pipeline.terminal.drawing import Console
+from pipeline.terminal.drawing import EscapedConsole
 
 _PLAIN_EVERY = 2.0
 _NOT_SHOWN = frozenset({"event", "reason"})
@@ -162,7 +162,7 @@ def state(table: str, last: ScriptEvent) -> None:
     say(f"{table} as of seq {last.get('seq', '-')}: {rows} in {last.get('output', '-')}")
 
 
-def _plain(console: Console, progress: ScriptProgress) -> OnEvent:
+def _plain(console: EscapedConsole, progress: ScriptProgress) -> OnEvent:
     due, before = 0.0, ""
 
     def tell(event: ScriptEvent) -> None:

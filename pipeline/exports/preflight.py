@@ -10,49 +10,51 @@ from pipeline.config.settings import Config
 from pipeline.errors import ExportFailedError
 from pipeline.exports import extra, java, reach, spark_cluster
 from pipeline.exports.status import why_off
-from pipeline.findings import Finding, Findings
+from pipeline.findings import CheckFinding, CheckFindings
 
 _OTHER_FOLDER = "set another PIPELINE_EXPORT_DIR"
 
 
-def run(config: Config) -> Findings:
+def run(config: Config) -> CheckFindings:
     """Findings `export`, `java`, of a cluster `spark`, of a missing package `iceberg`; changes nothing."""
     if extra.missing():
-        yield Finding("ok", "export", "off: the spark extra is not installed", extra.REMEDY)
+        yield CheckFinding("ok", "export", "off: the spark extra is not installed", extra.REMEDY)
         return
     yield _folder(config)
     try:
         found = java.find(os.environ)
     except ExportFailedError as error:
         text, _, remedy = str(error).partition("; ")
-        yield Finding("warning", "java", text, remedy)
+        yield CheckFinding("warning", "java", text, remedy)
     else:
-        yield Finding("ok", "java", f"Java {found.version} from {found.origin} ({found.executable}) will run Spark")
+        yield CheckFinding(
+            "ok", "java", f"Java {found.version} from {found.origin} ({found.executable}) will run Spark"
+        )
     if lacking := extra.lacks(config.export_formats):
-        yield Finding("warning", "iceberg", f"exports will fail: {lacking}", extra.ICEBERG_REMEDY)
+        yield CheckFinding("warning", "iceberg", f"exports will fail: {lacking}", extra.ICEBERG_REMEDY)
     yield from spark_cluster.run(config)
 
 
-def _folder(config: Config) -> Finding:
+def _folder(config: Config) -> CheckFinding:
     path = config.exports
     if isinstance(path, LakeBucket):
         if refused := reach.unfit(path):
             text, _, remedy = refused.partition("; ")
-            return Finding("warning", "export", text, remedy)
+            return CheckFinding("warning", "export", text, remedy)
         return _ready(config)
     try:
         wrong = _unfit(path)
     except OSError as error:
         wrong = error.strerror or str(error)
     if wrong:
-        return Finding("warning", "export", f"{path}: {wrong}", f"fix that, or {_OTHER_FOLDER}")
+        return CheckFinding("warning", "export", f"{path}: {wrong}", f"fix that, or {_OTHER_FOLDER}")
     return _ready(config)
 
 
-def _ready(config: Config) -> Finding:
+def _ready(config: Config) -> CheckFinding:
     off = why_off(config)
     when = f"only by `pipeline export run` ({off})" if off else f"at {config.export_schedule} (UTC)"
-    return Finding("ok", "export", f"to {config.exports} {when}, Spark at {config.spark_master}")
+    return CheckFinding("ok", "export", f"to {config.exports} {when}, Spark at {config.spark_master}")
 
 
 def _unfit(path: Path) -> str | None:

@@ -13,7 +13,7 @@ from pipeline.exports.status import ExportStatus
 from pipeline.snapshots import render
 from pipeline.snapshots.snapshot_status import SnapshotStatus
 from pipeline.terminal import drawing
-from pipeline.terminal.drawing import Text
+from pipeline.terminal.drawing import EscapedText
 
 _STYLES = {"done": "green", "committed": "green", "running": "yellow", "writing": "yellow", "publishing": "yellow"}
 
@@ -26,7 +26,7 @@ def summary(now: ExportStatus) -> Table:
 def _facts(now: ExportStatus) -> Iterator[tuple[object, object, object]]:
     yield "exports", "off" if now.off else now.schedule, now.off or _next(now.next_run)
     if now.problem:
-        yield "", Text("cannot run", "bold red"), Text(now.problem)
+        yield "", EscapedText("cannot run", "bold red"), EscapedText(now.problem)
     if now.exported_seq is not None:
         behind = f"{drawing.count(now.behind_seqs, 'seq')} behind" if now.behind_seqs else "nothing is new"
         yield "lake", f"seq {now.exported_seq}, {behind}", now.directory
@@ -58,11 +58,13 @@ def show_exports(
     drawing.show(_ranges(found) if found else None, _runs(runs) if runs else None, *lacking, *stay)
 
 
-def _unexchanged(each: UnexchangedFolder) -> Text:
+def _unexchanged(each: UnexchangedFolder) -> EscapedText:
     if each.folder is None:
         what = f"{each.directory}: the file system cannot exchange two folders ({each.reason})"
-        return Text(f"{what}; changes and messages keep small files, and latest is a link")
-    return Text(f"{each.directory}/{each.folder} keeps its files: the file system cannot exchange it ({each.reason})")
+        return EscapedText(f"{what}; changes and messages keep small files, and latest is a link")
+    return EscapedText(
+        f"{each.directory}/{each.folder} keeps its files: the file system cannot exchange it ({each.reason})"
+    )
 
 
 def show_export(found: ExportRange, files: Sequence[ExportFile]) -> None:
@@ -125,14 +127,14 @@ def _runs(found: Sequence[ExportRun]) -> Table:
     )
 
 
-def _last_run(run: ExportRun) -> Text:
+def _last_run(run: ExportRun) -> EscapedText:
     when = f"run {run.id} by {run.trigger}, {drawing.since(run.started_at)} ago"
     text = drawing.dim(when + ("" if run.seconds is None else f", {drawing.lasted(run.seconds)}"))
     return text.line(run.reason, "not dim") if run.reason else text
 
 
-def _state(state: str) -> Text:
-    return Text(state, _STYLES.get(state, "bold red"))
+def _state(state: str) -> EscapedText:
+    return EscapedText(state, _STYLES.get(state, "bold red"))
 
 
 def _next(when: datetime | None) -> str:

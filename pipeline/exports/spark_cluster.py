@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from pipeline.config import spark
 from pipeline.config.settings import Config, describe
-from pipeline.findings import Finding, Findings
+from pipeline.findings import CheckFinding, CheckFindings
 
 _NAME = "spark"
 _UI_PORT = "spark.master.ui.port"
@@ -23,7 +23,7 @@ _SECONDS = 3.0
 _VERSION = re.compile(r'class="version"[^>]*>\s*(\d+\.\d+)[\w.-]*')
 
 
-def run(config: Config) -> Findings:
+def run(config: Config) -> CheckFindings:
     """Findings `spark`; nothing where Spark runs on this machine. Exports fail by them, the server does not."""
     if spark.is_local(config.spark_master):
         return
@@ -32,15 +32,15 @@ def run(config: Config) -> Findings:
     yield from _reach(config, None if dsn is None else dsn.get_secret_value())
 
 
-def _master(config: Config) -> Findings:
+def _master(config: Config) -> CheckFindings:
     masters = spark.standalone_masters(config.spark_master)
     if config.spark_master == "yarn" and not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
         text = "PIPELINE_SPARK_MASTER is yarn, but neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set"
-        yield Finding("warning", _NAME, text, "set one of them to the folder of yarn-site.xml")
+        yield CheckFinding("warning", _NAME, text, "set one of them to the folder of yarn-site.xml")
     for host, port in masters:
         if (reason := _refuses(host, port)) is not None:
             text = f"the Spark master {host}:{port} does not answer: {reason}"
-            yield Finding("warning", _NAME, text, "start it, or correct PIPELINE_SPARK_MASTER")
+            yield CheckFinding("warning", _NAME, text, "start it, or correct PIPELINE_SPARK_MASTER")
         else:
             yield _version(host, int(config.spark.get(_UI_PORT, "8080")))
 
@@ -53,7 +53,7 @@ def _refuses(host: str, port: int) -> str | None:
     return None
 
 
-def _version(host: str, port: int) -> Finding:
+def _version(host: str, port: int) -> CheckFinding:
     """A master tells its version on the page of its UI alone."""
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
     ours = metadata.version("pyspark")
@@ -64,22 +64,26 @@ def _version(host: str, port: int) -> Finding:
         found = None
     if found is None:
         text = f"the Spark master answers; its version is unknown, since {address} does not tell"
-        return Finding("ok", _NAME, text, f"PySpark here is {ours}; {_UI_PORT} in [spark] names the port of its UI")
+        return CheckFinding(
+            "ok", _NAME, text, f"PySpark here is {ours}; {_UI_PORT} in [spark] names the port of its UI"
+        )
     if found[1] != ".".join(ours.split(".")[:2]):
         text = f"the Spark master is of version {found[1]}, PySpark here of {ours}: they do not understand each other"
-        return Finding("warning", _NAME, text, f"install pyspark=={found[1]}.* here, or upgrade the cluster")
-    return Finding("ok", _NAME, f"the Spark master answers, of version {found[1]} as PySpark here")
+        return CheckFinding("warning", _NAME, text, f"install pyspark=={found[1]}.* here, or upgrade the cluster")
+    return CheckFinding("ok", _NAME, f"the Spark master answers, of version {found[1]} as PySpark here")
 
 
-def _reach(config: Config, dsn: str | None) -> Findings:
+def _reach(config: Config, dsn: str | None) -> CheckFindings:
     parts: Mapping[str, object] = conninfo_to_dict(dsn or "")
     remedy = "name it by an address that every host of the cluster reaches, or use PIPELINE_SPARK_MASTER=local[*]"
     if dsn is None:
-        yield Finding("warning", _NAME, "executors cannot reach the embedded pipeline database", remedy)
+        yield CheckFinding("warning", _NAME, "executors cannot reach the embedded pipeline database", remedy)
     elif is_here_alone(dsn):
-        yield Finding("warning", _NAME, f"only this machine reaches the pipeline database at {describe(dsn)}", remedy)
+        yield CheckFinding(
+            "warning", _NAME, f"only this machine reaches the pipeline database at {describe(dsn)}", remedy
+        )
     if (parts.get("password") or os.environ.get("PGPASSWORD")) and not spark.encrypts(config.spark):
-        yield Finding(
+        yield CheckFinding(
             "ok",
             _NAME,
             "executors get no password, since Spark would send it in clear",

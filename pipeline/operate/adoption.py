@@ -11,7 +11,7 @@ from pipeline.postgres.queries import statement
 
 
 @dataclass(frozen=True)
-class Adoption:
+class BacklogAdoption:
     """`from_seq`: a worker writes tables from this seq on, None when none does. `held_by`: who holds them up."""
 
     from_seq: int | None
@@ -20,6 +20,6 @@ class Adoption:
     held_by: str | None
 
 
-def read(connection: Connection, source: uuid.UUID) -> Adoption | None:
+def read(connection: Connection, source: uuid.UUID) -> BacklogAdoption | None:
     """Of a source; None when nothing is adopted and nothing waits."""
-    return queries.one(connection, Adoption, statement("operate", "adoption"), {"source": source})
+    return queries.one(connection, BacklogAdoption, statement("operate", "adoption"), {"source": source})

@@ -62,7 +62,7 @@ def router(config: Config, server: str) -> APIRouter:
     return routes
 
 
-def _looks(config: Config, server: str) -> dict[readiness.Role | None, SharedLook[readiness.Readiness]]:
+def _looks(config: Config, server: str) -> dict[readiness.Role | None, SharedLook[readiness.ReadinessReport]]:
     """Judge this server, or each role."""
     roles: tuple[readiness.Role | None, ...] = (None, *get_args(readiness.Role))
     return {role: SharedLook(partial(readiness.look, config, server, role), READY_SECONDS) for role in roles}

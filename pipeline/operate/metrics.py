@@ -15,9 +15,9 @@ from pipeline.followers.operating import follower_metrics
 from pipeline.log.tables import KnownTable
 from pipeline.operate.lag.model import PARTS
 from pipeline.operate.lag.slot_lag import SlotLag
-from pipeline.operate.retention import Retention
-from pipeline.operate.status import Status
-from pipeline.operate.verify.verifications import Verification
+from pipeline.operate.retention import RetentionStatus
+from pipeline.operate.status import PipelineStatus
+from pipeline.operate.verify.verifications import StoredVerification
 from pipeline.operate.ways import WayCount
 from pipeline.snapshots.snapshot_status import SnapshotStatus
 from pipeline.wires.pgdeltastream import metrics
@@ -39,7 +39,7 @@ _COUNTERS: dict[str, tuple[str, str]] = {
 }
 
 
-def render(status: Status) -> bytes:
+def render(status: PipelineStatus) -> bytes:
     """A status in Prometheus' exposition format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Snapshot(status))
@@ -47,7 +47,7 @@ def render(status: Status) -> bytes:
 
 
 class _Snapshot(Collector):
-    def __init__(self, status: Status) -> None:
+    def __init__(self, status: PipelineStatus) -> None:
         self._status = status
 
     def collect(self) -> Iterator[Metric]:
@@ -94,7 +94,7 @@ def _failed_schedules(found: Mapping[str, str]) -> Iterator[Metric]:
         yield family
 
 
-def _of_jobs(now: Status) -> Iterator[Metric]:
+def _of_jobs(now: PipelineStatus) -> Iterator[Metric]:
     """What there is of exports, retention, reading tables and verifying them."""
     if now.exports:
         yield from _exports(now.exports)
@@ -225,7 +225,7 @@ def _snapshots(now: SnapshotStatus) -> Iterator[Metric]:
             yield family
 
 
-def _verification(last: Verification) -> Iterator[Metric]:
+def _verification(last: StoredVerification) -> Iterator[Metric]:
     """What the last content verification found."""
     for name, text, value in (
         ("finished_timestamp_seconds", "When the log was last compared with the source.", last.finished_at.timestamp()),
@@ -239,7 +239,7 @@ def _verification(last: Verification) -> Iterator[Metric]:
             yield GaugeMetricFamily(f"pipeline_verification_{name}", text, value=value)
 
 
-def _retention(now: Retention) -> Iterator[Metric]:
+def _retention(now: RetentionStatus) -> Iterator[Metric]:
     """What was dropped, how large the log is, and what holds old events."""
     oldest = now.oldest_at.timestamp() if now.oldest_at else None
     for name, text, value in (
@@ -257,7 +257,7 @@ def _retention(now: Retention) -> Iterator[Metric]:
     yield held
 
 
-def collect_lag(status: Status) -> Iterator[Metric]:
+def collect_lag(status: PipelineStatus) -> Iterator[Metric]:
     """Two families: without a label what is not in the events table yet, with `stage` what has not passed the stage."""
     size = GaugeMetricFamily(
         "pipeline_lag_bytes", "WAL of the source that is not in the events table yet; by stage.", labels=["stage"]

@@ -21,7 +21,7 @@ LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Readiness:
+class ReadinessReport:
     """`reasons`: why a server or role is not ready, empty when it is. `followers`: what followers lack, one line each.
 
     `schedules`: which schedules failed when they last ran, and why, one line each. A server is ready nevertheless.
@@ -32,7 +32,7 @@ class Readiness:
     schedules: list[str] = field(default_factory=list)
 
 
-def look(config: Config, server: str, role: Role | None = None) -> Readiness:
+def look(config: Config, server: str, role: Role | None = None) -> ReadinessReport:
     """Judge this server, or that role of any server.
 
     The api role is ready when it can read the log: also that of a server that stands by.
@@ -44,19 +44,19 @@ def look(config: Config, server: str, role: Role | None = None) -> Readiness:
             failed = [f"{name}: {why}" for name, why in role_locks.failed_schedules(held).items()]
             if role is not None and role != "followers":
                 reasons = [] if role == "api" else status.role_reasons(held, (role,))
-                return Readiness(reasons, schedules=failed if role == "schedule" else [])
+                return ReadinessReport(reasons, schedules=failed if role == "schedule" else [])
             lacking = [
                 f'follower "{each.name}": {each.lacks}' for each in followers.list_followers(connection) if each.lacks
             ]
             if role is not None:
-                return Readiness(status.role_reasons(held, (role,)), lacking)
+                return ReadinessReport(status.role_reasons(held, (role,)), lacking)
             reasons = [*elsewhere(held, server), *status.why_not(config, connection, held)]
         # What the worker does not notice for a while yet: a source that is frozen.
-        return Readiness(reasons or _silent_source(config), lacking, failed)
+        return ReadinessReport(reasons or _silent_source(config), lacking, failed)
     except PipelineError as error:
-        return Readiness([str(error)])
+        return ReadinessReport([str(error)])
     except psycopg.errors.UndefinedTable:
-        return Readiness(["the pipeline database is not migrated"])
+        return ReadinessReport(["the pipeline database is not migrated"])
 
 
 def elsewhere(held: Sequence[RoleState], server: str) -> list[str]:

@@ -34,7 +34,7 @@ from pg_partition_tree(%(table)s::regclass) t
 
 
 @dataclass(frozen=True)
-class Holder:
+class EventHolder:
     """What holds events that are old enough: a consumer, a lake that lacks them, or a session that reads them.
 
     `position`: it no longer needs events up to there; None for a session.
@@ -52,7 +52,7 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Retention:
+class RetentionStatus:
     """The status of retention. `keep`: the setting. `first_seq`, `oldest_at`: of the first event in the table.
 
     `droppable`: whole partitions that would be dropped now; `trim_from`: the seq from which on rows would be deleted.
@@ -69,13 +69,13 @@ class Retention:
     droppable: list[str] = field(default_factory=list)
     trim_from: int | None = None
     due: datetime | None = None
-    held_by: list[Holder] = field(default_factory=list)
-    beside: list[Retention] = field(default_factory=list)
+    held_by: list[EventHolder] = field(default_factory=list)
+    beside: list[RetentionStatus] = field(default_factory=list)
     """Of the default table: the same for each of the other tables."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RetentionOutcome:
     """What one run dropped: partitions, and rows of partitions that stay. `below`: of the default table."""
 
     partitions: int = 0
@@ -84,13 +84,13 @@ class Outcome:
     waiting: bool = False
 
 
-def read(config: Config, connection: Connection) -> Retention | None:
+def read(config: Config, connection: Connection) -> RetentionStatus | None:
     """The status now; None where nothing is dropped and nothing ever was."""
     table = EventsTable.parse(config.events_table)
     known = policy.dropped(connection, table)
     keep = config.retention_seconds
     if keep is None:
-        return Retention(config.retention, str(table), known.below, known.at) if known.at else None
+        return RetentionStatus(config.retention, str(table), known.below, known.at) if known.at else None
     try:
         others = [_read(config, connection, each, keep) for each in _written(config, connection)[1:]]
         return replace(_read(config, connection, table, keep), beside=others)
@@ -98,7 +98,7 @@ def read(config: Config, connection: Connection) -> Retention | None:
         return None
 
 
-def run(config: Config, stopped: Callable[[], bool]) -> Outcome:
+def run(config: Config, stopped: Callable[[], bool]) -> RetentionOutcome:
     """Drop what may be dropped.
 
     Raises RetentionBusyError if another session does, ConfigError for no PIPELINE_RETENTION.
@@ -108,7 +108,7 @@ def run(config: Config, stopped: Callable[[], bool]) -> Outcome:
         raise ConfigError("PIPELINE_RETENTION is none: nothing is ever dropped; set it, for instance to 7d")
     with connections.connect(config.database, "pipeline database", name="pipeline retention") as connection:
         found = [_run(config, connection, table, keep, stopped) for table in _written(config, connection)]
-    return Outcome(
+    return RetentionOutcome(
         partitions=sum(each.partitions for each in found),
         rows=sum(each.rows for each in found),
         below=found[0].below,
@@ -135,19 +135,19 @@ def _written(config: Config, connection: Connection) -> list[EventsTable]:
 
 def _run(
     config: Config, connection: Connection, table: EventsTable, keep: float, stopped: Callable[[], bool]
-) -> Outcome:
+) -> RetentionOutcome:
     with _alone(connection, table):
         return _drop(config, connection, table, keep, stopped)
 
 
 def _drop(
     config: Config, connection: Connection, table: EventsTable, keep: float, stopped: Callable[[], bool]
-) -> Outcome:
+) -> RetentionOutcome:
     before = policy.dropped(connection, table)
     gone = 0
     if before.dropping is not None:
         if not drop_partition.finish(connection, table):
-            return Outcome(below=before.below, waiting=True)
+            return RetentionOutcome(below=before.below, waiting=True)
         gone += 1
     plan = policy.plan(connection, table, keep, _needed_after(config, connection, table))
     for partition in plan.drops:
@@ -156,10 +156,10 @@ def _drop(
         if stopped() or not _record(config, connection, table, partition):
             break
         if not drop_partition.finish(connection, table):
-            return Outcome(gone, 0, partition.upper, waiting=True)
+            return RetentionOutcome(gone, 0, partition.upper, waiting=True)
         gone += 1
     rows = delete_rows.delete(connection, table, plan.deletion, keep, stopped) if plan.deletion else 0
-    return Outcome(gone, rows, policy.dropped(connection, table).below)
+    return RetentionOutcome(gone, rows, policy.dropped(connection, table).below)
 
 
 def _record(config: Config, connection: Connection, table: EventsTable, partition: EventsPartition) -> bool:
@@ -182,13 +182,13 @@ def _alone(connection: Connection, table: EventsTable) -> Iterator[None]:
     connection.execute("select pg_advisory_unlock(%s, hashtext(%s))", values)
 
 
-def _read(config: Config, connection: Connection, table: EventsTable, keep: float) -> Retention:
+def _read(config: Config, connection: Connection, table: EventsTable, keep: float) -> RetentionStatus:
     holders = _holders(config, connection, table)
     plan = policy.plan(connection, table, keep, _lowest(holders))
     known = policy.dropped(connection, table)
     size = connection.execute(_LOG_SIZE, {"table": table.identifier.as_string(connection)}).fetchone()
     held = [each for each in holders if each.position is not None and each.position < plan.aged_upto]
-    return Retention(
+    return RetentionStatus(
         keep=config.retention,
         events_table=str(table),
         dropped_below=known.below,
@@ -207,20 +207,20 @@ def _needed_after(config: Config, connection: Connection, table: EventsTable) ->
     return _lowest(_holders(config, connection, table))
 
 
-def _lowest(holders: Sequence[Holder]) -> int:
+def _lowest(holders: Sequence[EventHolder]) -> int:
     return min((each.position for each in holders if each.position is not None), default=_NOBODY)
 
 
-def _holders(config: Config, connection: Connection, table: EventsTable) -> list[Holder]:
+def _holders(config: Config, connection: Connection, table: EventsTable) -> list[EventHolder]:
     """Every reader with a position in the table, the lowest first; also the lake that the first export will make."""
     readers = ReaderRegistry(connection, table)
-    found = [Holder(each.kind, each.name, each.needs_after, each.remedy) for each in readers.needing()]
+    found = [EventHolder(each.kind, each.name, each.needs_after, each.remedy) for each in readers.needing()]
     lake = str(lakes.folder(config, str(table)))
     exported = status.why_off(config) is None
     if exported and (LAKE, lake) not in readers.known():
         upto = policy.dropped(connection, table).below - 1
         found.append(
-            Holder(
+            EventHolder(
                 LAKE,
                 lake,
                 upto,
@@ -230,13 +230,13 @@ def _holders(config: Config, connection: Connection, table: EventsTable) -> list
     return sorted(found, key=lambda each: (each.position or 0, each.kind, each.name))
 
 
-def _readers(connection: Connection, table: EventsTable, known: DropRecord) -> list[Holder]:
+def _readers(connection: Connection, table: EventsTable, known: DropRecord) -> list[EventHolder]:
     """The session that reads a partition being dropped, once it has held it for more than MOMENTS."""
     if known.since is None or datetime.now(UTC) - known.since < timedelta(seconds=MOMENTS):
         return []
     session = drop_partition.blocking_session(connection, table)
     if session is None:
         unseen = "a session that this user may not see (grant it pg_read_all_stats) reads"
-        return [Holder("session", unseen, None, "the drop continues when that transaction ends")]
+        return [EventHolder("session", unseen, None, "the drop continues when that transaction ends")]
     since = f" has been reading since {session.since:%Y-%m-%d %H:%M:%S}" if session.since else " reads"
-    return [Holder("session", f"{session}{since}", None, "the drop continues when its transaction ends")]
+    return [EventHolder("session", f"{session}{since}", None, "the drop continues when its transaction ends")]

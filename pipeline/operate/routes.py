@@ -16,7 +16,7 @@ from pipeline.wal import lsn
 
 
 @dataclass(frozen=True)
-class Routes:
+class RoutesVersion:
     """Routes for the transactions of an epoch after `after_lsn`, until the next ones. `events_table`: the default.
 
     `first_seqs`: for each events table the seq from which on they applied.
@@ -32,24 +32,24 @@ class Routes:
 
 
 @dataclass(frozen=True)
-class Routing:
+class RoutingReport:
     """`history` begins with the routes in force. `pending`: these settings differ, and apply from the next start on."""
 
-    history: list[Routes]
+    history: list[RoutesVersion]
     tables: list[KnownTable]
     pending: bool
 
     JSON: ClassVar = ("in_force", "pending", "tables", "history")
 
     @property
-    def in_force(self) -> Routes | None:
+    def in_force(self) -> RoutesVersion | None:
         """The routes that apply now; None before the first start."""
         return self.history[0] if self.history else None
 
 
-def collect(config: Config, connection: Connection) -> Routing:
+def collect(config: Config, connection: Connection) -> RoutingReport:
     """The routes now and before, and all events tables."""
-    history = queries.rows(connection, Routes, statement("operate", "list_routes"), {"source": config.source_id})
+    history = queries.rows(connection, RoutesVersion, statement("operate", "list_routes"), {"source": config.source_id})
     wanted = config.events_table, [route.model_dump(mode="json") for route in config.routes]
     pending = not history or (history[0].events_table, history[0].routes) != wanted
-    return Routing(history, tables.known(connection), pending)
+    return RoutingReport(history, tables.known(connection), pending)

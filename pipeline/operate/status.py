@@ -28,14 +28,14 @@ from pipeline.followers.operating.status import FollowerStatus
 from pipeline.log import dead_letters, tables
 from pipeline.log.tables import KnownTable
 from pipeline.operate import adoption, retention, ways
-from pipeline.operate.adoption import Adoption
+from pipeline.operate.adoption import BacklogAdoption
 from pipeline.operate.lag import facts, stages
-from pipeline.operate.lag.facts import Look, Moved
-from pipeline.operate.lag.model import Lag, Limit, is_late
+from pipeline.operate.lag.facts import SourceReading, StoredPositions
+from pipeline.operate.lag.model import LagLimit, LagReport, is_late
 from pipeline.operate.lag.slot_lag import SlotLag
-from pipeline.operate.retention import Retention
+from pipeline.operate.retention import RetentionStatus
 from pipeline.operate.verify import verifications
-from pipeline.operate.verify.verifications import Verification
+from pipeline.operate.verify.verifications import StoredVerification
 from pipeline.operate.ways import WayCount
 from pipeline.postgres import connections, migrations, role_locks
 from pipeline.postgres.connections import Connection
@@ -55,7 +55,7 @@ IDLE_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
-class Progress:
+class PipelineProgress:
     """The counters of the pipeline database. LSNs are integers, None before the first start."""
 
     staged_lsn: lsn.Shown | None = None
@@ -74,7 +74,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Status:
+class PipelineStatus:
     """The whole status. `reasons`: why it is not replicating; empty when it is. `lag_seconds` 0: caught up.
 
     `warnings`: users that are or can become superusers while they read tables of other roles, and tables whose reading
@@ -92,7 +92,7 @@ class Status:
     retained_bytes: int | None = None
     lag_bytes: int | None = None
     lag_seconds: float | None = None
-    progress: Progress = field(default_factory=Progress)
+    progress: PipelineProgress = field(default_factory=PipelineProgress)
     roles: list[role_locks.RoleState] = field(default_factory=list)
     failed_schedules: dict[str, str] = field(default_factory=dict)
     not_captured: dict[str, str] = field(default_factory=dict)
@@ -100,20 +100,20 @@ class Status:
     gaps: list[CaptureGap] = field(default_factory=list)
     events_tables: list[KnownTable] = field(default_factory=list)
     exports: ExportStatus | None = None
-    retention: Retention | None = None
+    retention: RetentionStatus | None = None
     consumers: list[ConsumerStatus] = field(default_factory=list)
     followers: list[FollowerStatus] = field(default_factory=list)
     dead_letters: dict[str, int] = field(default_factory=dict)
     ways: list[WayCount] = field(default_factory=list)
-    adoption: Adoption | None = None
+    adoption: BacklogAdoption | None = None
     slots: list[SlotLag] = field(default_factory=list)
     slot_marked: bool | None = None
     catchup: list[BacklogPart] = field(default_factory=list)
     snapshots: SnapshotStatus | None = None
     sessions: SessionsReport | None = None
     walstream: WalstreamStatus | None = None
-    verification: Verification | None = None
-    lag: Lag | None = None
+    verification: StoredVerification | None = None
+    lag: LagReport | None = None
     warnings: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
@@ -128,7 +128,7 @@ class Status:
         return {name: value for name, value in values.items() if name not in ("progress", "read_at")}
 
 
-def collect(config: Config, patience: float = 60.0) -> Status:
+def collect(config: Config, patience: float = 60.0) -> PipelineStatus:
     """The status now.
 
     Raises DatabaseUnavailableError only for the pipeline database; an unavailable source is a reason. `patience`:
@@ -161,7 +161,7 @@ def collect(config: Config, patience: float = 60.0) -> Status:
         return _explained(config, connection, found, look, moved)
 
 
-def _exports(config: Config, connection: Connection, now: Status) -> ExportStatus:
+def _exports(config: Config, connection: Connection, now: PipelineStatus) -> ExportStatus:
     """The exports; there is no next run while no server keeps their schedule."""
     found = export_status.read(config, connection)
     scheduled = any(role.role == "schedule" and role.held for role in now.roles)
@@ -169,13 +169,17 @@ def _exports(config: Config, connection: Connection, now: Status) -> ExportStatu
 
 
 def _explained(
-    config: Config, connection: Connection, now: Status, look: Look | PipelineError, moved: Moved | None
-) -> Status:
+    config: Config,
+    connection: Connection,
+    now: PipelineStatus,
+    look: SourceReading | PipelineError,
+    moved: StoredPositions | None,
+) -> PipelineStatus:
     """The status with its lag by stage and what limits it; `lag_seconds` is that of the last stage, where known."""
     if now.source_id is None:
         return now
     if isinstance(look, PipelineError):
-        return replace(now, lag=Lag([Limit("source", str(look))]))
+        return replace(now, lag=LagReport([LagLimit("source", str(look))]))
     lag = stages.measure(config, connection, look, moved, now.reasons, now.exports)
     shuffled = lag.stage("shuffled")
     late = shuffled.behind_seconds if shuffled else None
@@ -184,29 +188,31 @@ def _explained(
     return replace(now, lag=lag, lag_seconds=seconds)
 
 
-def read(config: Config, connection: Connection) -> Status:
+def read(config: Config, connection: Connection) -> PipelineStatus:
     """The positions, roles and lag of the status, over a connection to the pipeline database; asks the source too."""
     return _read(config, connection)[0]
 
 
-def _read(config: Config, connection: Connection) -> tuple[Status, Look | PipelineError, Moved | None]:
+def _read(
+    config: Config, connection: Connection
+) -> tuple[PipelineStatus, SourceReading | PipelineError, StoredPositions | None]:
     """The status, with what its positions come from: the source, or why it does not answer, and our database."""
     revision = migrations.current_revision(connection)
     if revision is None:
         starts = role_locks.server_starts(connection, "replication")
         remedy = "a server that has just started does that" if starts else "start `pipeline serve`"
         problem = PipelineError(f"the pipeline database was never migrated; {remedy}")
-        return Status(reasons=[str(problem)]), problem, None
+        return PipelineStatus(reasons=[str(problem)]), problem, None
     stored = sources.find(connection, config.source_id)
     known = session_store.recent(connection)
-    look: Look | PipelineError
+    look: SourceReading | PipelineError
     try:
         look = facts.look(config, connection, stored, known)
     except PipelineError as error:
         look = error
     held = list(role_locks.states(connection).values())
-    progress, moved = _progress(connection, stored.id) if stored else (Progress(), None)
-    now = Status(
+    progress, moved = _progress(connection, stored.id) if stored else (PipelineProgress(), None)
+    now = PipelineStatus(
         source_id=str(stored.id) if stored else None,
         database=stored.database_name if stored else None,
         slot=config.slot,
@@ -217,13 +223,17 @@ def _read(config: Config, connection: Connection) -> tuple[Status, Look | Pipeli
         rewritten=rewrites.read_unsettled(connection),
         gaps=captured_tables.read_gaps(connection, stored.id) if stored else [],
         catchup=plan_reader.read_plan(connection, stored.id) if stored else [],
-        sessions=status.report(config, known, look.sessions if isinstance(look, Look) else None, datetime.now(UTC)),
+        sessions=status.report(
+            config, known, look.sessions if isinstance(look, SourceReading) else None, datetime.now(UTC)
+        ),
         reasons=why_not(config, connection, held),
     )
     return _with_source(now, look, moved), look, moved
 
 
-def _with_source(now: Status, look: Look | PipelineError, moved: Moved | None) -> Status:
+def _with_source(
+    now: PipelineStatus, look: SourceReading | PipelineError, moved: StoredPositions | None
+) -> PipelineStatus:
     """The status with what the source reports and the lag behind that; or with the reason why it does not answer."""
     running = not role_reasons(now.roles)
     if isinstance(look, PipelineError):
@@ -273,17 +283,19 @@ def role_reasons(held: Sequence[role_locks.RoleState], needed: Sequence[str] = (
     return reasons
 
 
-def _progress(connection: Connection, source_id: uuid.UUID) -> tuple[Progress, Moved | None]:
+def _progress(connection: Connection, source_id: uuid.UUID) -> tuple[PipelineProgress, StoredPositions | None]:
     """Both from one statement. While a backlog is read in parts, no change is missing before the staged position."""
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(statement("operate", "progress"), {"source": source_id}).fetchone()
     if row is None:
-        return Progress(), None
-    shown, moved = ({each.name: row[each.name] for each in fields(kind)} for kind in (Progress, Moved))
-    return Progress(**shown), Moved(**moved)
+        return PipelineProgress(), None
+    shown, moved = (
+        {each.name: row[each.name] for each in fields(kind)} for kind in (PipelineProgress, StoredPositions)
+    )
+    return PipelineProgress(**shown), StoredPositions(**moved)
 
 
-def _lag_seconds(progress: Progress, lag: int | None, *, running: bool) -> float | None:
+def _lag_seconds(progress: PipelineProgress, lag: int | None, *, running: bool) -> float | None:
     """0 when caught up; else the age of the newest event, which is the best that is known."""
     if running and not progress.unshuffled and lag is not None and lag < IDLE_BYTES:
         return 0.0

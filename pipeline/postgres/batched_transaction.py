@@ -22,14 +22,14 @@ Values = Mapping[str, Any] | Sequence[Any]
 
 
 @dataclass
-class Answer:
+class StatementResult:
     """The answer to one statement, once it was sent: its rows, and the number of rows affected."""
 
     rows: list[TupleRow] = field(default_factory=list)
     count: int = 0
 
 
-class Prepared:
+class PreparedStatementCache:
     """Prepared statements of one session, parsed and planned once.
 
     The least recently used one is deallocated first, never one that waits to be sent.
@@ -76,28 +76,30 @@ class _Numbers(dict[str, str]):
 class StatementBatch:
     """Statements in their order. `eager`: each is sent at once, in the current transaction."""
 
-    def __init__(self, connection: Connection, prepared: Prepared | None = None, *, eager: bool = True) -> None:
+    def __init__(
+        self, connection: Connection, prepared: PreparedStatementCache | None = None, *, eager: bool = True
+    ) -> None:
         self._cursor = psycopg.ClientCursor(connection)
         self._prepared = prepared
         self._texts: list[str] = []
-        self._answers: list[Answer] = []
+        self._answers: list[StatementResult] = []
         self._later: list[str] = []
         self.eager = eager
 
-    def add(self, query: Query, values: Values | None = None) -> Answer:
+    def add(self, query: Query, values: Values | None = None) -> StatementResult:
         """Execute it with the next `ask` or `send`; the answer is filled in then."""
         self._texts.append(self._cursor.mogrify(query, values))  # type: ignore[arg-type]
-        self._answers.append(Answer())
+        self._answers.append(StatementResult())
         answer = self._answers[-1]
         if self.eager:
             self.send()
         return answer
 
-    def add_prepared(self, what: str, query: sql.Composable, values: Mapping[str, Any]) -> Answer:
+    def add_prepared(self, what: str, query: sql.Composable, values: Mapping[str, Any]) -> StatementResult:
         """As `add`, as a prepared statement, for one that will be used again; `what` begins its name."""
         return self.add(*(self._prepared.execute(what, query, values) if self._prepared else (query, values)))
 
-    def ask(self, query: Query, values: Values | None = None) -> Answer:
+    def ask(self, query: Query, values: Values | None = None) -> StatementResult:
         """Execute it after all before it, and wait for its answer."""
         answer = self.add(query, values)
         self.send()
@@ -114,7 +116,7 @@ class StatementBatch:
         """Execute what waits, and commit."""
         self.add("COMMIT")
         self._texts += self._later
-        self._answers += [Answer() for _ in self._later]
+        self._answers += [StatementResult() for _ in self._later]
         self.send()
 
     def send(self) -> None:
@@ -131,7 +133,7 @@ class StatementBatch:
 
 
 @contextmanager
-def transaction(connection: Connection, prepared: Prepared | None = None) -> Iterator[StatementBatch]:
+def transaction(connection: Connection, prepared: PreparedStatementCache | None = None) -> Iterator[StatementBatch]:
     """As Connection.transaction, but BEGIN is sent with the first statement, COMMIT with the last.
 
     The connection must be in autocommit mode, and in no transaction.

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pipeline.errors import EmbeddedPostgresError
-from pipeline.postgres.run_as import Identity, identities
+from pipeline.postgres.run_as import ProgramUser, identities
 
 START_TIMEOUT = 120
 """Seconds for a start, crash recovery included."""
@@ -40,7 +40,7 @@ class DataDirectory:
         self.log = directory / "postgres.log"
         self._bin_dir = bin_dir
 
-    def identity(self) -> tuple[Identity, int]:
+    def identity(self) -> tuple[ProgramUser, int]:
         """The first identity that can reach both the directory's parent and the binaries, and the binaries' version."""
         parent, postgres, refusals = self.directory.parent, self._bin_dir / "postgres", []
         for identity in identities(self.data if self.data.exists() else self.directory):
@@ -71,7 +71,7 @@ class DataDirectory:
                 f"or dump it with a PostgreSQL {found} and restore the dump"
             )
 
-    def initdb(self, identity: Identity, major: int, *, sync: bool) -> None:
+    def initdb(self, identity: ProgramUser, major: int, *, sync: bool) -> None:
         """Make the cluster in another folder, then move it: one that a crash left incomplete is never started."""
         if self.data.exists() and any(self.data.iterdir()):
             raise EmbeddedPostgresError(f"{self.data} is not a folder of Postgres (no PG_VERSION): move it away")
@@ -93,7 +93,7 @@ class DataDirectory:
         finally:
             shutil.rmtree(new, ignore_errors=True)
 
-    def launch(self, identity: Identity, socket: Path) -> None:
+    def launch(self, identity: ProgramUser, socket: Path) -> None:
         """Start the postmaster and wait until it accepts connections; `socket`: where it will listen."""
         deadline = time.monotonic() + LEAVE_TIMEOUT
         while True:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from pipeline.config.settings import Config
 from pipeline.errors import ConfigError
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 
 SOURCE, PIPELINE = "source", "pipeline"
 
@@ -17,9 +17,9 @@ def needs_embedded(config: Config) -> bool:
     return config.source_dsn is None or config.database_dsn is None
 
 
-def embedded_server(config: Config) -> Server:
+def embedded_server(config: Config) -> EmbeddedServer:
     """The embedded Postgres of these settings, running or not."""
-    return Server(config.data_dir / "postgres")
+    return EmbeddedServer(config.data_dir / "postgres")
 
 
 def is_elsewhere(config: Config) -> bool:

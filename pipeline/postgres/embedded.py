@@ -64,7 +64,7 @@ def wheel_bin_dir(major: int = 18) -> Path:
     )
 
 
-class Server:
+class EmbeddedServer:
     """The Postgres of one directory; several of these objects, also in other processes, may be for the same server."""
 
     def __init__(

@@ -1,7 +1,7 @@
 """A pool of connections to the pipeline database, lent for a transaction or some statements: requests use it.
 
-A loan that lasts may be one of a slow statement, or of a database that is silent: `Silence` finds out. Then loans end
-with the error of a lost connection, and new ones are refused at once, until the database answers again.
+A long loan has a slow statement or a silent database as its cause: `SilenceProbe` finds out which. If the database is
+silent, loans end with the error of a lost connection, and the pool refuses new loans until the database answers again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from pipeline.postgres import connections, session_settings, silence
 from pipeline.postgres.connections import AsyncConnection
-from pipeline.postgres.silence import Silence
+from pipeline.postgres.silence import SilenceProbe
 
 MAX_CONNECTIONS = 10
 """A long poll holds no connection while it waits."""
@@ -46,7 +46,7 @@ class Pool:
             configure=_configure,
             check=_check,
         )
-        self.silence = Silence(dsn, "pipeline database")
+        self.silence = SilenceProbe(dsn, "pipeline database")
         self._is_silent = False
         self._loans: dict[AsyncConnection, float] = {}
         self._cut = set[AsyncConnection]()

@@ -9,14 +9,14 @@ from pipeline.postgres.connections import Connection
 
 
 @dataclass(frozen=True)
-class Pooler:
+class PoolerReport:
     """`in_between`: not the server itself answered. `shared`: one server process served two sessions at a time."""
 
     in_between: bool
     shared: bool
 
 
-def look(first: Connection, second: Connection) -> Pooler:
+def look(first: Connection, second: Connection) -> PoolerReport:
     """Two sessions of one DSN, which may be in no transaction.
 
     A pooler reports its own process ids, and between transactions lets two sessions share one server process.
@@ -24,7 +24,7 @@ def look(first: Connection, second: Connection) -> Pooler:
     announced, pid = first.info.backend_pid, _backend_pid(first)
     with second.transaction():
         shared = _backend_pid(second) == pid
-    return Pooler(announced != pid, shared or _backend_pid(first) != pid)
+    return PoolerReport(announced != pid, shared or _backend_pid(first) != pid)
 
 
 def _backend_pid(connection: Connection) -> int:

@@ -14,21 +14,21 @@ from psycopg.waiting import Wait
 _FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
 
 
-class Prepare(NamedTuple):
+class PrepareStep(NamedTuple):
     """Prepare a statement under this name, for the rest of the session."""
 
     name: bytes
     text: bytes
 
 
-class Call(NamedTuple):
+class CallStep(NamedTuple):
     """Execute a prepared statement with these parameters, in binary form."""
 
     name: bytes
     parameters: Sequence[bytes | None] = ()
 
 
-Step = Prepare | Call
+Step = PrepareStep | CallStep
 
 
 class PreparedStatements:
@@ -47,9 +47,9 @@ class PreparedStatements:
         """Return the name under which a statement is prepared."""
         return f"{statement}_{self._suffix}"
 
-    def call(self, statement: str, parameters: Sequence[bytes | None] = ()) -> Call:
+    def call(self, statement: str, parameters: Sequence[bytes | None] = ()) -> CallStep:
         """Return the call of a prepared statement with these parameters, in binary form."""
-        return Call(self._prepared[statement], parameters)
+        return CallStep(self._prepared[statement], parameters)
 
     async def prepare(self, texts: Mapping[str, str]) -> None:
         """Prepare the statements that are not prepared yet, in this order, each in its own transaction.
@@ -65,8 +65,8 @@ class PreparedStatements:
         _raise_first(errors)
 
     def _steps(self, statement: str, text: str) -> list[Step]:
-        before = [] if self._first in (None, statement) else [Call(self.name(self._first).encode())]
-        return [*before, Prepare(self.name(statement).encode(), text.encode())]
+        before = [] if self._first in (None, statement) else [CallStep(self.name(self._first).encode())]
+        return [*before, PrepareStep(self.name(statement).encode(), text.encode())]
 
 
 async def run(connection: AsyncConnection[TupleRow], *transactions: Sequence[Step]) -> None:
@@ -120,7 +120,7 @@ def _result(pgconn: pq.abc.PGconn) -> PQGen[pq.abc.PGresult]:
 
 
 def _send(pgconn: pq.abc.PGconn, step: Step) -> None:
-    if isinstance(step, Prepare):
+    if isinstance(step, PrepareStep):
         pgconn.send_prepare(step.name, step.text)
     else:
         formats = [pq.Format.BINARY] * len(step.parameters)

@@ -30,7 +30,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 @dataclass(frozen=True)
-class Identity:
+class ProgramUser:
     """A user that runs Postgres's programs: this one, root with another uid in a user namespace, or another user."""
 
     name: str
@@ -65,18 +65,18 @@ class Identity:
                     os.chown(path, self.user, self.group, follow_symlinks=False)
 
 
-def identities(home: Path) -> Iterator[Identity]:
+def identities(home: Path) -> Iterator[ProgramUser]:
     """Users that may run the Postgres in `home`, best first."""
     owner = home.stat()
     if os.geteuid() != 0:
-        yield Identity("this user")
+        yield ProgramUser("this user")
     elif owner.st_uid != 0:
-        yield Identity(f"its owner, user {owner.st_uid},", user=owner.st_uid, group=owner.st_gid)
+        yield ProgramUser(f"its owner, user {owner.st_uid},", user=owner.st_uid, group=owner.st_gid)
     else:
         inside = next((str(user.pw_uid) for user in pwd.getpwall() if user.pw_uid), "1000")  # initdb needs a known user
         launcher = (sys.executable, "-I", "-S", "-c", _IN_USER_NAMESPACE, inside)
-        yield Identity("root in a user namespace", launcher)
+        yield ProgramUser("root in a user namespace", launcher)
         for name in _FALLBACK_USERS:
             with suppress(KeyError):
                 user = pwd.getpwnam(name)
-                yield Identity(f"user {name}", user=user.pw_uid, group=user.pw_gid)
+                yield ProgramUser(f"user {name}", user=user.pw_uid, group=user.pw_gid)

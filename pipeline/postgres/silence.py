@@ -22,7 +22,7 @@ TRY_SECONDS = 4.0
 """How long a database has to let a new connection in. With twice the patience that is less than 10 seconds."""
 
 
-class Silence:
+class SilenceProbe:
     """Tries one database, once for all who ask at the same time. For one event loop."""
 
     def __init__(self, dsn: str, what: str) -> None:

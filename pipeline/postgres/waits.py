@@ -19,7 +19,7 @@ from pipeline.postgres import connections, open_sessions, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.process import supervised
-from pipeline.process.signals import Stop
+from pipeline.process.signals import StopSignal
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -106,7 +106,7 @@ def _name(done: threading.Event, subject: Callable[[str], str], report: Callable
             logged = holders, time.monotonic()
 
 
-def end_at_stop(stop: Stop) -> None:
+def end_at_stop(stop: StopSignal) -> None:
     """Once the process is asked to stop, end its sessions that only wait for a lock; those that work go on.
 
     What runs a statement there gets the error of a lost connection, from which it recovers as after a crash.
@@ -114,7 +114,7 @@ def end_at_stop(stop: Stop) -> None:
     supervised.start_thread("ending waits", partial(_end_waiting, stop))
 
 
-def _end_waiting(stop: Stop) -> None:
+def _end_waiting(stop: StopSignal) -> None:
     while not stop.wait(3600.0):
         pass
     while True:

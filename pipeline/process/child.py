@@ -31,7 +31,7 @@ POLL = 0.1
 _HERE = Path(__file__).parents[2]
 
 
-class Process(Protocol):
+class ProcessHandle(Protocol):
     """What is needed of a process; a Popen is one."""
 
     @property
@@ -41,7 +41,7 @@ class Process(Protocol):
     def kill(self) -> None: ...
 
 
-Launch = Callable[[socket.socket], Process | None]
+Launch = Callable[[socket.socket], ProcessHandle | None]
 """Starts a process whose standard input is this socket; None when that is not possible now."""
 
 
@@ -50,7 +50,7 @@ def program(command: Sequence[str], errors: ChildErrors | None = None) -> Launch
 
     taken = None if errors is None else errors.fileno()
 
-    def launch(line: socket.socket) -> Process:
+    def launch(line: socket.socket) -> ProcessHandle:
         return subprocess.Popen(command, stdin=line.fileno(), stderr=taken, env=python_path.environment(_HERE))
 
     return launch
@@ -62,7 +62,7 @@ def be_as_program() -> None:
     sys.path[0 : not sys.flags.safe_path] = [str(_HERE)]
 
 
-class Child:
+class ChildProcess:
     """One process. `process` is None while it does not run; it may be started again from `restart_at` on."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Child:
         self._line: socket.socket | None = None
         self._silent_looks = 0
         self._heard = False
-        self.process: Process | None = None
+        self.process: ProcessHandle | None = None
 
     def start(self) -> None:
         """Run it. Its standard input carries the settings, and ends when this process does."""

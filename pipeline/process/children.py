@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from pipeline.process.child import POLL, Child
+from pipeline.process.child import POLL, ChildProcess
 
 
-def end_all(children: Collection[Child], seconds: float) -> None:
+def end_all(children: Collection[ChildProcess], seconds: float) -> None:
     """Ask all to end, and wait until they have; those that still run after so many seconds are killed."""
     for child in children:
         child.retire(seconds)

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from pipeline.errors import DatabaseUnavailableError
-from pipeline.process.child import FROZEN_SECONDS, POLL, Child, Process, be_as_program, program
+from pipeline.process.child import FROZEN_SECONDS, POLL, ChildProcess, ProcessHandle, be_as_program, program
 from pipeline.process.child_errors import ChildErrors
 
 _REAP_SECONDS = 1.0
 """How long to wait for it after killing it, so that its CPU time is counted as the server's."""
 
 
-class ForkServer(Child):
+class ForkServer(ChildProcess):
     """The supervisor's side. When the fork server ends, its forks are killed: nobody would report their end."""
 
     def __init__(self, run: Callable[[], int], command: Sequence[str], errors: ChildErrors | None = None) -> None:
@@ -45,7 +45,7 @@ class ForkServer(Child):
         self.kill(_REAP_SECONDS)
         self.forget()
 
-    def _fork_here(self, line: socket.socket) -> Process:
+    def _fork_here(self, line: socket.socket) -> ProcessHandle:
         if (pid := os.fork()) == 0:
             if self._line is not None:
                 self._line.close()
@@ -61,7 +61,7 @@ class ForkServer(Child):
         """Whether it has imported everything."""
         return self.process is not None and self._heard
 
-    def fork(self, name: str, line: socket.socket) -> Process | None:
+    def fork(self, name: str, line: socket.socket) -> ProcessHandle | None:
         """A new process with this name and standard input; None when the fork server has ended or is frozen."""
         if self.process is None or self._line is None:
             return None
@@ -86,7 +86,7 @@ class ForkServer(Child):
         self._forks.receive(received)
 
 
-class Siblings:
+class SiblingProcesses:
     """A forked process's side: it asks for processes that it supervises itself, and that end with it."""
 
     def __init__(self, line: socket.socket) -> None:
@@ -96,7 +96,7 @@ class Siblings:
         self._gone = False
         self._forks = _Forks(self._look)
 
-    def fork(self, name: str, line: socket.socket) -> Process | None:
+    def fork(self, name: str, line: socket.socket) -> ProcessHandle | None:
         """As ForkServer.fork. When the fork server has ended, the supervisor is about to end this process too.
 
         Raises DatabaseUnavailableError when it has not ended and does not answer; then this process should end.
@@ -127,13 +127,13 @@ class _Forks:
     def __init__(self, look: Callable[[], None]) -> None:
         """`look` reads what the fork server has sent, and calls `receive` with it."""
         self._look = look
-        self._living: dict[int, Forked] = {}
-        self._answer: Forked | None = None
+        self._living: dict[int, ForkedProcess] = {}
+        self._answer: ForkedProcess | None = None
         self._unfinished = b""
 
     def ask(
         self, line: socket.socket, name: str, standard_input: socket.socket, lives: Callable[[], bool]
-    ) -> Forked | None:
+    ) -> ForkedProcess | None:
         """The process, as soon as it is forked; None when the fork server ends first, or sends nothing for long."""
         self._answer = None
         give_up = time.monotonic() + FROZEN_SECONDS
@@ -151,7 +151,7 @@ class _Forks:
         for line in lines:
             match line.split():
                 case [b"forked", pid]:
-                    self._answer = self._living[int(pid)] = Forked(int(pid), self._look)
+                    self._answer = self._living[int(pid)] = ForkedProcess(int(pid), self._look)
                 case [b"ended", pid, status]:
                     self._living.pop(int(pid)).status = int(status)
 
@@ -164,7 +164,7 @@ class _Forks:
         self._unfinished = b""
 
 
-class Forked:
+class ForkedProcess:
     """A forked process. `look` sets its `status` once it has ended."""
 
     def __init__(self, pid: int, look: Callable[[], None]) -> None:
@@ -186,7 +186,7 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-class _Own(Forked):
+class _Own(ForkedProcess):
     """A process that this one has forked itself."""
 
     def __init__(self, pid: int) -> None:

@@ -10,11 +10,11 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
-from pipeline.process.fork_client import Siblings, take_as_standard_input
+from pipeline.process.fork_client import SiblingProcesses, take_as_standard_input
 from pipeline.process.signals import PULSE_SECONDS
 
 
-def fork_on_request(load: Callable[[], None]) -> tuple[str, Siblings] | None:
+def fork_on_request(load: Callable[[], None]) -> tuple[str, SiblingProcesses] | None:
     """Run the fork server: `load`, then fork on request. Returns in each forked process, with its name; in the fork
     server None, when the supervisor's socket is closed.
 
@@ -47,7 +47,7 @@ class _Forking:
         self._lines = [supervisor]
         self._requested_by: dict[int, socket.socket] = {}
 
-    def run(self) -> tuple[str, Siblings] | None:
+    def run(self) -> tuple[str, SiblingProcesses] | None:
         """Returns what `fork_on_request` does."""
         while True:
             with suppress(BlockingIOError):  # a frozen supervisor does not read
@@ -68,8 +68,8 @@ class _Forking:
                 line.close()
             self._report_ended()
 
-    def _fork(self, line: socket.socket, standard_input: int) -> Siblings | None:
-        """In the new process its Siblings; in this one None."""
+    def _fork(self, line: socket.socket, standard_input: int) -> SiblingProcesses | None:
+        """In the new process its SiblingProcesses; in this one None."""
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid:
@@ -86,7 +86,7 @@ class _Forking:
         for other in (ours, *self._lines[1:]):
             other.close()
         take_as_standard_input(standard_input)
-        return Siblings(theirs)
+        return SiblingProcesses(theirs)
 
     def _report_ended(self) -> None:
         with suppress(ChildProcessError):

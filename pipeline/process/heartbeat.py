@@ -22,7 +22,7 @@ def file(data_dir: Path, role: str) -> Path:
     return data_dir / "alive" / role
 
 
-class Heartbeat:
+class HeartbeatFile:
     """Call it all the time: it leaves a sign every EVERY_SECONDS. Where it cannot, the server goes on."""
 
     def __init__(self, path: Path) -> None:

@@ -20,7 +20,7 @@ PULSE_SECONDS = 1.0
 """How often a child process sends its parent a sign of life."""
 
 
-class Stop:
+class StopSignal:
     """Set by SIGTERM (and SIGINT unless ignored). `wait` sleeps, but no longer than until it is set.
 
     No lock has a part in it: the handler runs in the middle of anything, also of `wait`, or of itself.

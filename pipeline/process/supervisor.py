@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from pipeline.process import inherited
-from pipeline.process.child import DRAIN_SECONDS, POLL, Child
+from pipeline.process.child import DRAIN_SECONDS, POLL, ChildProcess
 from pipeline.process.fork_client import ForkServer
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Supervisor:
     ) -> None:
         """`beat` is called all the time, too."""
         self._fork_server = fork_server
-        self._children = [Child(role, partial(fork_server.fork, role), settings) for role in roles]
+        self._children = [ChildProcess(role, partial(fork_server.fork, role), settings) for role in roles]
         self._leads = leads
         self._always = always
         self._beat = beat
@@ -70,7 +70,7 @@ class Supervisor:
         logger.info("draining", extra={"action": "serve.draining"})
         return self._drain() or status
 
-    def _supervise(self, child: Child) -> int:
+    def _supervise(self, child: ChildProcess) -> int:
         if child.process is None:
             if time.monotonic() >= child.restart_at and (child is self._fork_server or self._fork_server.ready):
                 child.start()

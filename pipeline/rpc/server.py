@@ -18,7 +18,7 @@ from pipeline.consumers.cursor.leases import CursorLeases
 from pipeline.log.wakeups import WakeupListener
 from pipeline.postgres.pool import Pool
 from pipeline.process import open_files, supervised
-from pipeline.process.signals import Stop, in_loop
+from pipeline.process.signals import StopSignal, in_loop
 from pipeline.rpc import health
 from pipeline.rpc.health import HealthService
 from pipeline.rpc.presence import RolePresence
@@ -57,12 +57,12 @@ Continuation = Callable[[grpc.HandlerCallDetails], Awaitable["grpc.RpcMethodHand
 _TOKEN_NEEDED = "this call needs the metadata authorization: Bearer with PIPELINE_API_TOKEN"  # noqa: S105  a sentence
 
 
-def run(config: Config, server: str, served: RoleServices, stop: Stop) -> None:
+def run(config: Config, server: str, served: RoleServices, stop: StopSignal) -> None:
     """Serve until asked to stop. A port that is taken is waited for, which the log says."""
     asyncio.run(_serve(config, server, served, stop))
 
 
-async def _serve(config: Config, server: str, served: RoleServices, stop: Stop) -> None:
+async def _serve(config: Config, server: str, served: RoleServices, stop: StopSignal) -> None:
     asyncio.get_running_loop().set_exception_handler(_pass_over_departures)
     leaving = asyncio.Event()
     stop.then(in_loop(leaving.set))

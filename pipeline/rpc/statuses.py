@@ -29,7 +29,7 @@ async def abort(context: grpc.aio.ServicerContext[object, object], error: Except
     if known is None:
         refusals.log_unexpected(error, "grpc.failed")
         await context.abort(grpc.StatusCode.INTERNAL, _UNEXPECTED)
-    status = grpc.StatusCode[refusals.meaning(known).grpc]
+    status = grpc.StatusCode[refusals.codes(known).grpc]
     if isinstance(known, DatabaseUnavailableError):
         logger.info("a call ended: %s", known, extra={"action": "grpc.unavailable"})
     await context.abort(

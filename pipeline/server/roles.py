@@ -22,9 +22,9 @@ from pipeline.postgres import connections, role_locks, waits
 from pipeline.postgres.connections import Connection
 from pipeline.process import memory
 from pipeline.process.child import RETRY
-from pipeline.process.fork_client import Siblings
+from pipeline.process.fork_client import SiblingProcesses
 from pipeline.process.fork_server import fork_on_request
-from pipeline.process.signals import Stop, live_with_parent, read_settings
+from pipeline.process.signals import StopSignal, live_with_parent, read_settings
 from pipeline.server import runners
 from pipeline.server.runners import STANDBY_SECONDS, HeldRole
 
@@ -35,7 +35,7 @@ CLIENTS_NICENESS = 5
 
 _supervisor = 0
 """The supervisor's pid, which identifies this server; the parent of a role is the fork server."""
-_siblings: Siblings | None = None
+_siblings: SiblingProcesses | None = None
 """The fork server's other processes; None if no fork server has forked this one."""
 RETRIED: tuple[type[PipelineError], ...] = (
     DatabaseUnavailableError,
@@ -62,7 +62,7 @@ def _load(chosen: Sequence[str]) -> None:
         import_module(module)
 
 
-def run(role: str, supervisor: int, siblings: Siblings | None = None) -> int:
+def run(role: str, supervisor: int, siblings: SiblingProcesses | None = None) -> int:
     """Run this role with the settings in the first line of standard input; returns the exit status.
 
     `supervisor`: the pid that identifies this server.
@@ -74,7 +74,7 @@ def run(role: str, supervisor: int, siblings: Siblings | None = None) -> int:
         return RETRY
     config = settings.from_json(received)
     logs.setup(config.log_level, config.log_format, role)
-    stop = Stop(ignore_interrupt=True)
+    stop = StopSignal(ignore_interrupt=True)
     waits.end_at_stop(stop)
     live_with_parent()
     try:
@@ -89,7 +89,7 @@ def run(role: str, supervisor: int, siblings: Siblings | None = None) -> int:
     return 0
 
 
-def _hold_and_run(role: str, config: Config, stop: Stop) -> None:
+def _hold_and_run(role: str, config: Config, stop: StopSignal) -> None:
     if role in runners.ANYWHERE:  # any number may answer requests
         os.nice(CLIENTS_NICENESS)
         memory.return_freed()
@@ -120,7 +120,7 @@ def _report_end(connection: Connection, role: str, error: PipelineError) -> None
         _report(connection, role, state, str(error))
 
 
-def _acquire(connection: Connection, role: str, stop: Stop) -> bool:
+def _acquire(connection: Connection, role: str, stop: StopSignal) -> bool:
     """Wait until this server holds the role; False if it is asked to stop before."""
     logged = False
     while not role_locks.try_acquire(connection, role):

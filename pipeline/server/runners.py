@@ -22,8 +22,8 @@ from pipeline.log.table import EventsTable
 from pipeline.postgres import connections, role_locks, waits
 from pipeline.postgres.connections import Connection
 from pipeline.process.child import RETRY, Launch, program
-from pipeline.process.fork_client import Siblings
-from pipeline.process.signals import Stop, in_loop
+from pipeline.process.fork_client import SiblingProcesses
+from pipeline.process.signals import StopSignal, in_loop
 from pipeline.wires.pgdeltastream.sessions.store import live_slots
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ class HeldRole:
 
     config: Config
     connection: Connection
-    stop: Stop
+    stop: StopSignal
     report: StateReport
-    siblings: Siblings | None
+    siblings: SiblingProcesses | None
 
     def launch(self, helper: str, command: tuple[str, ...]) -> Launch:
         """Return how this role starts a helper: as a fork if there is a fork server, else as a program."""
@@ -228,7 +228,7 @@ RUNNERS: dict[str, Callable[[HeldRole], None]] = {
 }
 
 
-def _run_serving(name: str, config: Config, server: str, stop: Stop) -> None:
+def _run_serving(name: str, config: Config, server: str, stop: StopSignal) -> None:
     from pipeline.server import served
 
     (served.serve_http if name == "api" else served.serve_grpc)(config, server, stop)
@@ -264,7 +264,7 @@ NEEDS = {
 """Modules that roles import, and libraries import late. Imported once before the fork, their memory is shared."""
 
 
-def outlive_shuffler(connection: Connection, report: Callable[[str], None], stop: Stop, every: float) -> bool:
+def outlive_shuffler(connection: Connection, report: Callable[[str], None], stop: StopSignal, every: float) -> bool:
     """Wait until the shuffler can read what this version's worker stages; False if it is asked to stop before.
 
     `report` is called with what it waits for; `every`: seconds between two checks.

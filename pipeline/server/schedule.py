@@ -28,7 +28,7 @@ from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.kept_sessions import KeptSessions
 from pipeline.process import supervised
-from pipeline.process.signals import Stop
+from pipeline.process.signals import StopSignal
 from pipeline.wires.pgdeltastream.sessions import bounds
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class _Scheduler(BackgroundScheduler):  # type: ignore[misc]
         super()._main_loop()
 
 
-def run(config: Config, connection: Connection, stop: Stop, report: Callable[[str | None], None]) -> None:
+def run(config: Config, connection: Connection, stop: StopSignal, report: Callable[[str | None], None]) -> None:
     """Run the jobs until told to stop. `connection` holds the role; when it breaks, this raises.
 
     `report` is called with the schedules that failed when they last ran, each time that this has changed.

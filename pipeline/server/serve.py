@@ -17,14 +17,14 @@ from pipeline.config import certificates, settings
 from pipeline.config.settings import Config
 from pipeline.config.values import OFF
 from pipeline.errors import AddressInUseError, ConfigError, NotReadyError, PipelineError, SourceUnfitError
-from pipeline.findings import Finding
+from pipeline.findings import CheckFinding
 from pipeline.operate.preflight import check, legacy_log, source_roles
 from pipeline.postgres import connections, databases, migrations, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.process import heartbeat, ports
 from pipeline.process.child_errors import ChildErrors
 from pipeline.process.fork_client import ForkServer
-from pipeline.process.heartbeat import Heartbeat
+from pipeline.process.heartbeat import HeartbeatFile
 from pipeline.process.supervisor import Supervisor
 from pipeline.server.leadership import LeaderElection
 from pipeline.snapshots import preflight
@@ -105,7 +105,7 @@ def _beating(config: Config, only: str | None) -> Iterator[Callable[[], None]]:
     if only in (None, "api"):
         yield lambda: None
         return
-    beat = Heartbeat(heartbeat.file(config.data_dir, only))
+    beat = HeartbeatFile(heartbeat.file(config.data_dir, only))
     try:
         yield beat
     finally:
@@ -120,7 +120,7 @@ def _is_led(pipeline: Connection) -> bool:
     return reads is not None and reads.held
 
 
-def _refuse(found: Sequence[Finding]) -> None:
+def _refuse(found: Sequence[CheckFinding]) -> None:
     """Raises NotReadyError for errors that neither waiting nor a running server can cure."""
     lasting = [finding for finding in found if finding.level == "error" and not finding.waits]
     if not lasting:
@@ -130,7 +130,7 @@ def _refuse(found: Sequence[Finding]) -> None:
     raise NotReadyError(f"{said}; fix it, or start with {names}")
 
 
-def _others(found: Sequence[Finding]) -> str:
+def _others(found: Sequence[CheckFinding]) -> str:
     """Return all other findings that make a source unfit: one restart of the source may cure all."""
     errors = {finding.name: finding for finding in found if finding.level == "error"}
     first = next((name for name in _UNFIT if name in errors), "")
@@ -138,7 +138,7 @@ def _others(found: Sequence[Finding]) -> str:
     return f". Also, {', and '.join(others)}" if others else ""
 
 
-def _log_findings(found: Sequence[Finding], *names: str, action: str) -> None:
+def _log_findings(found: Sequence[CheckFinding], *names: str, action: str) -> None:
     """Log the findings of these names: before the first start what reading the tables will be, and roles at each."""
     for finding in found:
         if finding.name in names:

@@ -16,7 +16,7 @@ from pipeline.log.wakeups import WakeupListener
 from pipeline.operate import endpoints as operate
 from pipeline.operate import readiness
 from pipeline.postgres.pool import Pool
-from pipeline.process.signals import Stop
+from pipeline.process.signals import StopSignal
 from pipeline.snapshots import endpoints as backfills
 from pipeline.wires.pgdeltastream import endpoints as pgdeltastream
 from pipeline.wires.sequin import endpoints as sequin
@@ -28,7 +28,7 @@ WIRES = {wire.name: wire for wire in (pgdeltastream.WIRE, sequin.WIRE)}
 """Wires over HTTP, by their names in the settings."""
 
 
-def serve_http(config: Config, server: str, stop: Stop) -> None:
+def serve_http(config: Config, server: str, stop: StopSignal) -> None:
     """Run the role `api`. `server`: this server's name, unique among those on one pipeline database."""
     app.run(parts(config, server), stop)
 
@@ -51,7 +51,7 @@ def parts(config: Config, server: str) -> ApplicationParts:
     return ApplicationParts(resources, routers, wires, [wire.serve(resources) for wire in wires.wires], cursors.close)
 
 
-def serve_grpc(config: Config, server: str, stop: Stop) -> None:
+def serve_grpc(config: Config, server: str, stop: StopSignal) -> None:
     """Run the role `grpc`."""
     from pipeline.rpc import server as rpc  # here, so that no other role loads grpcio
 

@@ -15,7 +15,7 @@ from pipeline.snapshots import render
 from pipeline.snapshots.status import NO_SERVER, BackfillStatus
 from pipeline.terminal import drawing
 from pipeline.terminal.bars import TextColumn
-from pipeline.terminal.drawing import Console
+from pipeline.terminal.drawing import EscapedConsole
 
 _PLAIN_EVERY = 2.0
 _RATE_SECONDS = 10.0
@@ -87,7 +87,7 @@ def measures(now: BackfillStatus, rate: float | None) -> Iterator[str]:
         yield f"{render.time_left(now)} left"
 
 
-def _plain(console: Console) -> ProgressPrinter:
+def _plain(console: EscapedConsole) -> ProgressPrinter:
     due, before = 0.0, ""
     pace = RecentRowRate()
 

@@ -12,7 +12,7 @@ from pipeline.capture.source.publishable_tables import PublishableTable
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config import patterns
 from pipeline.config.settings import Config
-from pipeline.findings import Cure, Finding, Findings, first_names
+from pipeline.findings import CheckFinding, CheckFindings, SqlRemedy, first_names
 from pipeline.postgres import databases, migrations, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import known_tables, reading_rights, to_read
@@ -27,16 +27,18 @@ EVENT_BYTES, GROWTH = 300, 1.5
 _PATIENCE = "set local lock_timeout = '1s'"
 
 
-def run(config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None) -> Findings:
+def run(
+    config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
+) -> CheckFindings:
     """What the snapshot of the tables that are to join will be. Parameters as in `source_checks.run`."""
     unknown = _unknown(config, pipeline)
     joining = [] if config.snapshot == "never" or unknown else _joining(config, source, pipeline, stored)
     if config.snapshot == "never":
-        yield Finding("ok", NAME, "PIPELINE_SNAPSHOT is never: rows that tables have when they join are not read")
+        yield CheckFinding("ok", NAME, "PIPELINE_SNAPSHOT is never: rows that tables have when they join are not read")
     elif unknown:
-        yield Finding("ok", NAME, f"which tables must be read is known once {unknown}")
+        yield CheckFinding("ok", NAME, f"which tables must be read is known once {unknown}")
     elif not joining:
-        yield Finding("ok", NAME, "no table is to be read")
+        yield CheckFinding("ok", NAME, "no table is to be read")
     failed = reading_rights.failed(pipeline, stored)
     if not joining and not failed:
         return
@@ -47,10 +49,12 @@ def run(config: Config, source: Connection, pipeline: Connection | None, stored:
             found = to_read.relations(reading, [table.oid for table in joining], named, sized=True)
             tried = to_read.relations(reading, failed, named, sized=False)
     except psycopg.errors.LockNotAvailable:
-        yield Finding("warning", NAME, "a session locks a table: how much there is to read is not known", "check again")
+        yield CheckFinding(
+            "warning", NAME, "a session locks a table: how much there is to read is not known", "check again"
+        )
         return
     if joining:
-        yield Finding("ok", NAME, _said(joining, found))
+        yield CheckFinding("ok", NAME, _said(joining, found))
     yield from _refused([*found, *tried], failed)
 
 
@@ -120,9 +124,9 @@ def _said(joining: Sequence[PublishableTable], found: Sequence[RelationToRead]) 
     return said
 
 
-def _refused(found: Sequence[RelationToRead], failed: Mapping[int, str]) -> Findings:
+def _refused(found: Sequence[RelationToRead], failed: Mapping[int, str]) -> CheckFindings:
     """A warning for each table that cannot be read: the others are. `failed`: tables whose reading has failed."""
     for each in found:
         if each.lacking:
             remedy = reading_rights.remedy(each, failed)
-            yield Finding("warning", RIGHTS, each.lacking, remedy, cure=Cure("source", each.grants))
+            yield CheckFinding("warning", RIGHTS, each.lacking, remedy, cure=SqlRemedy("source", each.grants))

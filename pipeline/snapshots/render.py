@@ -11,7 +11,7 @@ from pipeline.snapshots.partitions_kept import PartitionSettlement
 from pipeline.snapshots.snapshot_status import SnapshotStatus
 from pipeline.snapshots.status import NO_SERVER, BackfillStatus
 from pipeline.terminal import drawing
-from pipeline.terminal.drawing import Text
+from pipeline.terminal.drawing import EscapedText
 
 _STYLES = {"complete": "green", "reading": "green", "waiting": "yellow", "paused": "yellow", "cancelled": ""}
 
@@ -72,7 +72,9 @@ def sections(now: SnapshotStatus | None) -> Iterator[Table]:
 def incomplete(now: SnapshotStatus) -> Iterator[Table]:
     """What the log lacks, and what nobody reads; nothing where all is complete."""
     if now.unread:
-        rows: list[tuple[object, ...]] = [(Text(each.table, "yellow"), each.state, each.reason) for each in now.unread]
+        rows: list[tuple[object, ...]] = [
+            (EscapedText(each.table, "yellow"), each.state, each.reason) for each in now.unread
+        ]
         if more := now.unread_count - len(now.unread):
             rows.append((drawing.dim(f"and {more:,} more"), "", ""))
         yield drawing.table(("not whole in the log", "state", "why"), rows)
@@ -100,7 +102,7 @@ def _line(each: BackfillStatus) -> list[object]:
         each.id,
         each.table,
         each.kind,
-        Text(each.state, _STYLES.get(each.state, "bold red")),
+        EscapedText(each.state, _STYLES.get(each.state, "bold red")),
         ranges(each),
         drawing.whole(each.rows),
         rate(each.rows_per_second),

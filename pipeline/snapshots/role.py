@@ -16,9 +16,9 @@ from pipeline.errors import PipelineError
 from pipeline.log.staging import progress
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection
-from pipeline.process.child import POLL, Child, Launch
+from pipeline.process.child import POLL, ChildProcess, Launch
 from pipeline.process.children import end_all
-from pipeline.process.signals import Stop
+from pipeline.process.signals import StopSignal
 from pipeline.snapshots.coordinator import SnapshotCoordinator
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ END_SECONDS = 10.0
 """How long a worker has to finish its range."""
 
 
-def run(config: Config, connection: Connection, stop: Stop, launch: Launch, report: Callable[..., None]) -> None:
+def run(config: Config, connection: Connection, stop: StopSignal, launch: Launch, report: Callable[..., None]) -> None:
     """Read tables until told to stop, or until another epoch begins. `connection` holds the role."""
     with role_locks.beating(connection, lambda _: None):  # the next use of it finds that it broke
         found = _wait_for_stream(config, connection, stop, report)
@@ -39,7 +39,7 @@ def run(config: Config, connection: Connection, stop: Stop, launch: Launch, repo
             return
         stored, from_lsn = found
         children = [
-            Child(f"snapshot worker {number + 1}", launch, config.to_json())
+            ChildProcess(f"snapshot worker {number + 1}", launch, config.to_json())
             for number in range(config.snapshot_workers)
         ]
         try:
@@ -61,7 +61,7 @@ def run(config: Config, connection: Connection, stop: Stop, launch: Launch, repo
 
 
 def _wait_for_stream(
-    config: Config, connection: Connection, stop: Stop, report: Callable[..., None]
+    config: Config, connection: Connection, stop: StopSignal, report: Callable[..., None]
 ) -> tuple[ReplicationSource, int] | None:
     """The source, and where its epoch begins, once it has a slot: what is read before would miss what comes between."""
     waiting = False
@@ -80,10 +80,10 @@ def _wait_for_stream(
 
 def _lead(
     coordinator: SnapshotCoordinator,
-    children: list[Child],
+    children: list[ChildProcess],
     connection: Connection,
     stored: ReplicationSource,
-    stop: Stop,
+    stop: StopSignal,
     report: Callable[..., None],
 ) -> None:
     report("running")
@@ -103,7 +103,7 @@ def _lead(
         stop.wait(POLL)
 
 
-def _keep(child: Child, *, needed: bool) -> None:
+def _keep(child: ChildProcess, *, needed: bool) -> None:
     code = child.ended()
     if code is not None:
         if code == 0:

@@ -26,7 +26,7 @@ from pipeline.postgres import connections, queries, reading_session, session_set
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.process.child import RETRY
-from pipeline.process.signals import Stop, live_with_parent, read_settings
+from pipeline.process.signals import StopSignal, live_with_parent, read_settings
 from pipeline.snapshots import backfills, comparing, plan
 from pipeline.snapshots.backfills import StoredBackfill
 from pipeline.snapshots.reader import RangeReader, RangeReadTimeoutError, TableReadBlockedError
@@ -67,7 +67,7 @@ def main() -> int:
     config = settings.from_json(given)
     setproctitle("pipeline: snapshot worker")
     logs.setup(config.log_level, config.log_format, "snapshot worker")
-    stop = Stop(ignore_interrupt=True)
+    stop = StopSignal(ignore_interrupt=True)
     waits.end_at_stop(stop)
     live_with_parent()
     try:
@@ -81,7 +81,7 @@ def main() -> int:
     return 0
 
 
-def _run(config: Config, stop: Stop) -> None:
+def _run(config: Config, stop: StopSignal) -> None:
     name = "pipeline snapshot worker"
     with (
         reading_session.connect(config, name=name, settings=session_settings.SNAPSHOT) as source,
@@ -117,7 +117,7 @@ class SnapshotWorker:
     density: dict[int, float] = field(default_factory=dict)
     held: dict[int, float] = field(default_factory=dict)
 
-    def run(self, stop: Stop) -> None:
+    def run(self, stop: StopSignal) -> None:
         """Read what there is to read; raises psycopg.Error when a database goes away."""
         rate = ReadRate(self.config.snapshot_max_rows, self.config.snapshot_workers)
         stream, read_at = StreamActivity(self.take, self.source_id), 0.0
@@ -139,7 +139,7 @@ class SnapshotWorker:
                 rest = rest_while_lively(took, self.config.snapshot_workers) if lively else 0.0
                 stop.wait(max(rest, rate.rest(rows, took)))
 
-    def read_next(self, stop: Stop, most: int = 1_000, about: int | None = None) -> int | None:
+    def read_next(self, stop: StopSignal, most: int = 1_000, about: int | None = None) -> int | None:
         """Read the next range, unless `most` are under way; returns the number of its rows, None when there is none.
 
         `about`: only so many rows of it; the rest is another range then.
@@ -162,7 +162,7 @@ class SnapshotWorker:
             backfills.more_ranges(self.take, taken.backfill_id, 1)
         return replace(taken, until_block=at)
 
-    def _read(self, taken: ClaimedRange, stop: Stop) -> int:
+    def _read(self, taken: ClaimedRange, stop: StopSignal) -> int:
         """Read one range; returns the number of its rows."""
         backfill = backfills.find(self.take, taken.backfill_id)
         if backfill is None or backfill.state not in ("reading", "paused"):
@@ -204,7 +204,7 @@ class SnapshotWorker:
                 self.density[taken.relation_oid] = staging.rows / (taken.until_block - (taken.from_block or 0))
             return staging.rows
 
-    def _compare(self, taken: ClaimedRange, backfill: StoredBackfill, stop: Stop) -> int:
+    def _compare(self, taken: ClaimedRange, backfill: StoredBackfill, stop: StopSignal) -> int:
         """Plan ranges of the keys that may differ."""
         stored = sources.find(self.take, self.source_id)
         assert stored is not None  # noqa: S101  a worker is of a source

@@ -20,7 +20,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 LEVEL_STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
-class Console(rich.console.Console):
+class EscapedConsole(rich.console.Console):
     """A terminal or a pipe for text that names others' tables: without markup, and with `escaped` strings."""
 
     def __init__(self, **options: Any) -> None:
@@ -31,22 +31,22 @@ class Console(rich.console.Console):
         return super().render_str(escaped(text), **options)
 
 
-class Text(rich.text.Text):
+class EscapedText(rich.text.Text):
     """Styled text, `escaped`; only `line` adds a line."""
 
     def __init__(self, text: str = "", style: str = "", **options: Any) -> None:
         super().__init__(escaped(text), style, **options)
 
-    def line(self, text: str, style: str = "") -> Text:
+    def line(self, text: str, style: str = "") -> EscapedText:
         """Add a line."""
         self.append("\n").append(escaped(text), style)
         return self
 
 
-def console() -> Console:
+def console() -> EscapedConsole:
     """Return standard output."""
-    found = Console()
-    return found if found.is_terminal else Console(width=_PIPE_WIDTH)
+    found = EscapedConsole()
+    return found if found.is_terminal else EscapedConsole(width=_PIPE_WIDTH)
 
 
 def show(*sections: RenderableType | None) -> None:
@@ -77,9 +77,9 @@ def facts(rows: Iterable[tuple[object, object, object]]) -> Table:
     return table(("", "", ""), ((dim(label), value, dim(note)) for label, value, note in rows))
 
 
-def dim(value: object) -> Text:
-    """The value in a dim style, for what matters less; a Text keeps its own style."""
-    return value if isinstance(value, Text) else Text(str(value), "dim")
+def dim(value: object) -> EscapedText:
+    """The value in a dim style, for what matters less; an EscapedText keeps its own style."""
+    return value if isinstance(value, EscapedText) else EscapedText(str(value), "dim")
 
 
 def cell(value: object) -> str | rich.text.Text:

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 
 from pipeline.terminal import drawing
-from pipeline.terminal.drawing import Text
+from pipeline.terminal.drawing import EscapedText
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ def shown(
     """
 
     def dated(now: T) -> Group:
-        when = Text(f"{drawing.moment(datetime.now(UTC))}, every {seconds:g} s until Ctrl-C", "dim")
+        when = EscapedText(f"{drawing.moment(datetime.now(UTC))}, every {seconds:g} s until Ctrl-C", "dim")
         return drawing.stacked(when, *sections(now))
 
     console = drawing.console()

@@ -21,7 +21,7 @@ from pipeline.capture.source import providers
 from pipeline.cli import main as cli
 from pipeline.config.settings import load
 from pipeline.operate.preflight import check
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from pipeline.server import serve as serving
 from tests.fixtures.data_directories import prepare
 from tests.fixtures.mounts import tmpfs
@@ -87,10 +87,10 @@ def strict() -> Iterator[Cluster]:
 
 
 @contextmanager
-def small_server(wal_level: str) -> Iterator[Server]:
+def small_server(wal_level: str) -> Iterator[EmbeddedServer]:
     with tempfile.TemporaryDirectory(prefix=f"wal-pg-{os.getpid()}-") as folder:
         settings = {**SETTINGS, "wal_level": wal_level}
-        server = Server(Path(folder), bin_dir=bin_dir(18), settings=settings, port=free_port())
+        server = EmbeddedServer(Path(folder), bin_dir=bin_dir(18), settings=settings, port=free_port())
         prepare(server.directory, server.bin_dir)
         server.start()
         try:

@@ -13,7 +13,7 @@ import httpx
 import psycopg
 import pytest
 
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from tests.fixtures.postgres import SETTINGS, free_port
 from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
@@ -23,11 +23,11 @@ EVENTS = "select (record ->> 'id')::int from public.sequin_events order by seq"
 
 
 @pytest.fixture
-def own_server(server_directory: Path) -> Callable[[str], Server]:
+def own_server(server_directory: Path) -> Callable[[str], EmbeddedServer]:
     """`own_server("a")`: a Postgres that only this test has, with a database of that name, to be stopped."""
 
-    def start(name: str) -> Server:
-        server = Server(server_directory.with_name(name), settings=SETTINGS, port=free_port())
+    def start(name: str) -> EmbeddedServer:
+        server = EmbeddedServer(server_directory.with_name(name), settings=SETTINGS, port=free_port())
         server.start()
         server.create_databases(name)
         return server
@@ -35,7 +35,7 @@ def own_server(server_directory: Path) -> Callable[[str], Server]:
     return start
 
 
-def go_down_and_come_back(postgres: Server, server: Serving, what: str) -> None:
+def go_down_and_come_back(postgres: EmbeddedServer, server: Serving, what: str) -> None:
     postgres.stop("immediate")
 
     def said() -> bool:
@@ -59,7 +59,9 @@ def arrive(source_dsn: str, database_dsn: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("names", [["both"], ["source", "log"]], ids=["of both at once", "of one, then of the other"])
-def test_an_immediate_shutdown(names: list[str], own_server: Callable[[str], Server], serve: Callable[..., Serving]):
+def test_an_immediate_shutdown(
+    names: list[str], own_server: Callable[[str], EmbeddedServer], serve: Callable[..., Serving]
+):
     servers = [own_server(name) for name in names]
     source, log = servers[0], servers[-1]
     dsns = source.dsn(names[0]), log.dsn(names[-1])

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 import pipeline
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from tests.fixtures.data_directories import prepare
 from tests.fixtures.waiting import eventually
 
@@ -77,7 +77,7 @@ def test_the_demo_ends_with_its_verdict(data_dir: Path, tmp_path: Path) -> None:
     assert VERDICT in output
     assert "every commit_lsn as pg_waldump has it" in output
     assert "every event is in the lake, once" in output
-    assert not Server(data_dir / "postgres").running()
+    assert not EmbeddedServer(data_dir / "postgres").running()
     assert f"--config {data_dir / 'pipeline.toml'} serve" in output
     assert "-U postgres pipeline" in output
     assert "-U shop source" in output
@@ -103,7 +103,7 @@ def test_after_kill_9_the_next_demo_is_exact(data_dir: Path, tmp_path: Path) -> 
 
 
 def test_ctrl_c_stops_everything(data_dir: Path, tmp_path: Path) -> None:
-    postgres = Server(data_dir / "postgres")
+    postgres = EmbeddedServer(data_dir / "postgres")
     prepare(postgres.directory, postgres.bin_dir)
     with started(data_dir, tmp_path, 60, small=True) as process:
         eventually(lambda: _orders(data_dir) > 5, timeout=200, errors=(psycopg.Error,))
@@ -117,12 +117,12 @@ def test_ctrl_c_stops_everything(data_dir: Path, tmp_path: Path) -> None:
 
 
 def _orders(data_dir: Path) -> int:
-    with psycopg.connect(Server(data_dir / "postgres").dsn("source")) as connection:
+    with psycopg.connect(EmbeddedServer(data_dir / "postgres").dsn("source")) as connection:
         row = connection.execute("select count(*) from shop.orders").fetchone()
     return row[0] if row else 0
 
 
 def _superusers(data_dir: Path) -> dict[str, bool]:
     """The users of other sessions at the source that stay, and if they are superusers."""
-    with psycopg.connect(Server(data_dir / "postgres").dsn("source")) as connection:
+    with psycopg.connect(EmbeddedServer(data_dir / "postgres").dsn("source")) as connection:
         return dict(connection.execute(USERS).fetchall())

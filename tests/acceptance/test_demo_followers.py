@@ -13,7 +13,7 @@ import pytest
 import pipeline
 from pipeline.demo import followed
 from pipeline.demo.followed import TableTotals
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from tests.fixtures.postgres import Cluster
 
 pytestmark = pytest.mark.timeout(300)
@@ -47,14 +47,14 @@ def test_all_databases_are_equal_in_the_end_and_again_in_the_next_demo(server_di
             "follower-3 is started again",
         ):
             assert said in output
-        clusters = [Server(data_dir / "followers" / f"follower-{number}") for number in (1, 2, 3)]
-        assert not any(each.running() for each in [*clusters, Server(data_dir / "postgres")])
+        clusters = [EmbeddedServer(data_dir / "followers" / f"follower-{number}") for number in (1, 2, 3)]
+        assert not any(each.running() for each in [*clusters, EmbeddedServer(data_dir / "postgres")])
     assert _owners(clusters[2]) == [("pipeline_follower",)]
     output = demo(data_dir, tmp_path, "--seconds", "2")
     assert "every change arrived once, in order" in output, "followers that are gone are no trouble for the next demo"
 
 
-def _owners(server: Server) -> list[tuple[object, ...]]:
+def _owners(server: EmbeddedServer) -> list[tuple[object, ...]]:
     server.start()
     try:
         with psycopg.connect(server.dsn("shop")) as connection:

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import psycopg
 
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
 
 
-def events(server: Server) -> list[str]:
+def events(server: EmbeddedServer) -> list[str]:
     with psycopg.connect(server.dsn("pipeline")) as log:
         return [pk for (pk,) in log.execute("select record_pk from sequin_events order by seq")]
 
 
-def insert(server: Server, number: int) -> None:
+def insert(server: EmbeddedServer, number: int) -> None:
     with psycopg.connect(server.dsn("source")) as source:
         source.execute("insert into t values (%s)", [number])
 
@@ -28,7 +28,7 @@ def test_a_killed_postgres_is_started_again_and_nothing_is_lost(
     server_directory: Path, serve: Callable[..., Serving]
 ) -> None:
     data_dir = server_directory.parent
-    postgres = Server(data_dir / "postgres")
+    postgres = EmbeddedServer(data_dir / "postgres")
     serving = serve(source_dsn=None, database_dsn=None, data_dir=data_dir)
     assert str(postgres.directory) in serving.log()
     with psycopg.connect(postgres.dsn("source")) as source:
@@ -46,6 +46,6 @@ def test_a_killed_postgres_is_started_again_and_nothing_is_lost(
     assert not postgres.running()
 
 
-def published(server: Server) -> bool:
+def published(server: EmbeddedServer) -> bool:
     with psycopg.connect(server.dsn("source")) as source:
         return source.execute("select from pg_publication_tables where tablename = 't'").fetchone() is not None

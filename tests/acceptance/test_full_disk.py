@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from tests.fixtures.mounts import tmpfs
 from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
@@ -22,7 +22,7 @@ def disk() -> Iterator[Path]:
     """A disk with room for a fresh cluster and not much more."""
     with tmpfs("size=140m") as folder:
         yield folder
-        Server(folder / "data" / "postgres").stop("immediate")
+        EmbeddedServer(folder / "data" / "postgres").stop("immediate")
 
 
 def fill(folder: Path) -> Path:
@@ -46,7 +46,7 @@ def ids(dsn: str, query: str) -> list[int]:
 @pytest.mark.long
 def test_a_disk_that_fills_up_while_serving(serve: Callable[..., Serving], disk: Path) -> None:
     server = serve(data_dir=disk / "data", source_dsn=None, database_dsn=None)
-    embedded = Server(disk / "data" / "postgres")
+    embedded = EmbeddedServer(disk / "data" / "postgres")
     source, pipeline = embedded.dsn("source"), embedded.dsn("pipeline")
     with psycopg.connect(source, autocommit=True) as conn:
         conn.execute("create table orders (id bigserial primary key, filler text)")

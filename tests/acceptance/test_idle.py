@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from tests.fixtures.elsewhere import Noise, Sample, Watch, watch
 from tests.fixtures.postgres import SETTINGS, Cluster, free_port
 from tests.fixtures.server import Serving
@@ -27,10 +27,10 @@ RUNNING_XACTS_EVERY = 15.0
 
 
 @pytest.fixture
-def sources(server_directory: Path) -> Iterator[dict[str, Server]]:
+def sources(server_directory: Path) -> Iterator[dict[str, EmbeddedServer]]:
     """Three clusters, each with a database `shop` to replicate from."""
     servers = {
-        name: Server(server_directory.with_name(name[:4]), settings=SETTINGS, port=free_port())
+        name: EmbeddedServer(server_directory.with_name(name[:4]), settings=SETTINGS, port=free_port())
         for name in ("idle", "unpublished", "elsewhere")
     }
     with ExitStack() as stack:
@@ -46,7 +46,7 @@ def sources(server_directory: Path) -> Iterator[dict[str, Server]]:
 @pytest.mark.long
 @pytest.mark.timeout(SECONDS + 120)
 def test_the_slot_keeps_up_where_nothing_is_for_us(
-    sources: dict[str, Server], serve: Callable[..., Serving], cluster: Cluster, slot_name: str
+    sources: dict[str, EmbeddedServer], serve: Callable[..., Serving], cluster: Cluster, slot_name: str
 ):
     noisy = {"unpublished": "shop", "elsewhere": "other"}
     with ExitStack() as stack:

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from tests.fixtures import test_decoding
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.data_directories import prepare
@@ -174,9 +174,9 @@ def test_confirmation_never_passes_an_unfinished_staging_commit(
 
 
 @pytest.fixture
-def source_that_keeps_little_wal(server_directory: Path) -> Iterator[Server]:
+def source_that_keeps_little_wal(server_directory: Path) -> Iterator[EmbeddedServer]:
     keeps = {"max_slot_wal_keep_size": "16MB", "min_wal_size": "32MB", "max_wal_size": "32MB"}
-    server = Server(server_directory, settings={**SETTINGS, **keeps}, port=free_port())
+    server = EmbeddedServer(server_directory, settings={**SETTINGS, **keeps}, port=free_port())
     prepare(server_directory, server.bin_dir)
     server.start()
     server.create_databases("shop")
@@ -198,7 +198,7 @@ def lose(source: psycopg.Connection, slot: str) -> None:
 
 
 def test_a_lost_slot_is_reported(
-    source_that_keeps_little_wal: Server,
+    source_that_keeps_little_wal: EmbeddedServer,
     serve: Callable[..., Serving],
     database_dsn: str,
     slot_name: str,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from psycopg import Connection
 
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from tests.benchmarks import processes
 from tests.benchmarks.backlog import SOURCE_DATABASE
 from tests.benchmarks.errors import BenchmarkFailed
@@ -91,7 +91,7 @@ class PipelineServer:
 def durable_server() -> Iterator[Cluster]:
     """A Postgres as one would run it, with a TCP port, in a folder that is gone after the block."""
     folder = Path(tempfile.mkdtemp(prefix="wal-bench-pg-"))
-    server = Server(folder / "postgres", port=free_port())
+    server = EmbeddedServer(folder / "postgres", port=free_port())
     try:
         server.start()
         yield Cluster(server.dsn("postgres"), server)

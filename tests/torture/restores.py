@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import get_args
 
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from tests.fixtures.postgres import temporary_server
 from tests.fixtures.restoring import Kind, restoring
 
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
                 print(rig.report())
         finally:
             for found in Path(directory).glob("**/.s.PGSQL.*[0-9]"):
-                Server(found.parent, port=int(found.suffix[1:])).stop("immediate")
+                EmbeddedServer(found.parent, port=int(found.suffix[1:])).stop("immediate")
     return 0
 
 

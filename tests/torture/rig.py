@@ -20,7 +20,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from tests.fixtures.data_directories import prepare
 from tests.fixtures.postgres import SETTINGS, Cluster, bin_dir, free_port, unique
 from tests.fixtures.processes import alive
@@ -56,7 +56,7 @@ class Node:
     """One Postgres server of our own and the proxy before it."""
 
     def __init__(self, directory: Path, binaries: Path, settings: dict[str, str]) -> None:
-        self.server = Server(directory, bin_dir=binaries, settings=settings, port=free_port())
+        self.server = EmbeddedServer(directory, bin_dir=binaries, settings=settings, port=free_port())
         prepare(directory, binaries)
         self.server.start()
         assert self.server.port is not None

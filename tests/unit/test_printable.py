@@ -17,7 +17,7 @@ from pipeline import logs, printable
 from pipeline.demo import screen
 from pipeline.terminal import drawing
 from pipeline.terminal.bars import TextColumn
-from pipeline.terminal.drawing import Console, Text
+from pipeline.terminal.drawing import EscapedConsole, EscapedText
 
 FORGED = 'orders"\n12:00:00.000 error   shuffle     all is lost\r\x1b[2J\u202e\u2066\u2028\u2029\x85\x9b1m\x7f\ud800'
 ESCAPED = 'orders"\\n12:00:00.000 error   shuffle     all is lost\\r\\x1b[2J\\u202e\\u2066\\u2028\\u2029\\x85\\x9b1m\\x7f\\ud800'  # noqa: E501
@@ -94,14 +94,14 @@ class TestLog:
 
 class TestTerminal:
     def shown(self, *parts: object) -> str:
-        console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=1000)
+        console = EscapedConsole(file=io.StringIO(), force_terminal=True, color_system=None, width=1000)
         console.print(*parts)
         assert isinstance(console.file, io.StringIO)
         return console.file.getvalue()
 
     def test_a_name_stays_in_its_line_and_cell(self) -> None:
-        table = drawing.table(("table", ""), [(FORGED, Text(FORGED, "bold")), ("next", drawing.dim(FORGED))])
-        for part in (FORGED, Text(FORGED), Text("x").line(FORGED), Group(FORGED), table):
+        table = drawing.table(("table", ""), [(FORGED, EscapedText(FORGED, "bold")), ("next", drawing.dim(FORGED))])
+        for part in (FORGED, EscapedText(FORGED), EscapedText("x").line(FORGED), Group(FORGED), table):
             lines = self.shown(part).removesuffix("\n").split("\n")
             assert all(line.isprintable() for line in lines), lines
             assert any(ESCAPED in line for line in lines), lines
@@ -140,9 +140,7 @@ class TestTerminal:
         )
         sources = {path: path.read_text("utf-8") for path in (ROOT / "pipeline").glob("**/*.py")}
         rich = [path for path, text in sources.items() if "rich." in text and path not in CLI]
-        assert [(path.name, *marked.findall(sources[path])) for path in rich if marked.search(sources[path])] == [
-            ("drawing.py", "Console()", "Console(width=_PIPE_WIDTH)")
-        ]
+        assert [(path.name, *marked.findall(sources[path])) for path in rich if marked.search(sources[path])] == []
 
 
 def test_children_are_told_the_style_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,8 +53,8 @@ from pipeline.errors import (
 def test_status_and_close_code(error: Exception, status: int, code: int) -> None:
     ours = refusals.for_reader(error)
     assert ours is not None
-    meaning = refusals.meaning(ours)
-    assert (meaning.status, meaning.close_code) == (status, code)
+    codes = refusals.codes(ours)
+    assert (codes.status, codes.close_code) == (status, code)
 
 
 def test_what_nobody_expected_stays_that() -> None:

@@ -30,7 +30,7 @@ from pipeline.log.writing.partitioned_part import PartTurn
 from pipeline.postgres import connections, waits
 from pipeline.postgres.connections import Connection
 from pipeline.process.child import RETRY
-from pipeline.process.signals import Stop, in_loop, in_thread, live_with_parent, read_settings
+from pipeline.process.signals import StopSignal, in_loop, in_thread, live_with_parent, read_settings
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def main() -> int:
     config = settings.from_json(given_task["settings"])
     setproctitle(f"pipeline: catch-up {worker}")
     logs.setup(config.log_level, config.log_format, f"catch-up {worker}")
-    stop = Stop(ignore_interrupt=True)
+    stop = StopSignal(ignore_interrupt=True)
     waits.end_at_stop(stop)
     live_with_parent()
     try:
@@ -71,7 +71,7 @@ def main() -> int:
     return 0
 
 
-async def _stage(config: Config, worker: int, publications: Sequence[str], stop: Stop) -> None:
+async def _stage(config: Config, worker: int, publications: Sequence[str], stop: StopSignal) -> None:
     name = f"pipeline catch-up {worker}"
     with (
         connections.connect(config.source, "source", name=name) as source,
@@ -120,7 +120,7 @@ async def _copy_and_stage(
     stored: ReplicationSource,
     part: BacklogPart,
     publications: Sequence[str],
-    stop: Stop,
+    stop: StopSignal,
 ) -> None:
     """Copy the slot and stage from `start` on, which is the last staged transaction: it is replayed and compared."""
     name = slots.part_name(stored.slot, part.worker)

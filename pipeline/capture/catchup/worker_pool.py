@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from pipeline.capture.catchup.plan import BacklogPart
-from pipeline.process.child import POLL, Child, Launch
+from pipeline.process.child import POLL, ChildProcess, Launch
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class WorkerPool:
         """`task` returns the first line of standard input for a part's helper."""
         self._launch = launch
         self._task = task
-        self._children: dict[int, Child] = {}
+        self._children: dict[int, ChildProcess] = {}
         self._excluded: set[int] = set()
 
     def begin(self) -> None:
@@ -44,10 +44,10 @@ class WorkerPool:
     def _running(self) -> int:
         return sum(child.process is not None for child in self._children.values())
 
-    def _child(self, worker: int) -> Child:
-        return Child(f"catch-up {worker}", self._launch, self._task(worker))
+    def _child(self, worker: int) -> ChildProcess:
+        return ChildProcess(f"catch-up {worker}", self._launch, self._task(worker))
 
-    def _check(self, worker: int, child: Child) -> None:
+    def _check(self, worker: int, child: ChildProcess) -> None:
         code = child.ended()
         if code is None:
             return
@@ -87,7 +87,7 @@ class WorkerPool:
         self._children.clear()
 
 
-async def _ended(children: Sequence[Child]) -> None:
+async def _ended(children: Sequence[ChildProcess]) -> None:
     for child in children:
         while child.lives:
             child.retire(END_SECONDS)

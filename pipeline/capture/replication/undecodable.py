@@ -27,7 +27,7 @@ from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.writing import log_writer
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.process.signals import Stop
+from pipeline.process.signals import StopSignal
 from pipeline.wal import lsn
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def record(connection: Connection, source: ReplicationSource, error: Undecodable
     blocked_transactions.record(connection, source.id, blocked)
 
 
-def wait_for_retry(connection: Connection, source_id: uuid.UUID, stopping: Stop) -> None:
+def wait_for_retry(connection: Connection, source_id: uuid.UUID, stopping: StopSignal) -> None:
     """Wait until the next attempt is due, or until a user requests that the transaction be skipped."""
     until = time.monotonic() + RETRY_SECONDS
     while time.monotonic() < until and not stopping.wait(_POLL_SECONDS):

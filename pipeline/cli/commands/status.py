@@ -15,7 +15,7 @@ from pipeline.terminal.command import Json, load, output
 
 if TYPE_CHECKING:
     from pipeline.config.settings import Config
-    from pipeline.operate.status import Status
+    from pipeline.operate.status import PipelineStatus
 
 EVERY = 2.0
 """Seconds between two updates of --watch."""
@@ -46,7 +46,7 @@ def status(context: typer.Context, as_json: Json = False, watch: Watch = False, 
     return 0 if now.replicating else 1
 
 
-def _with_warnings(config: Config, now: Status, known: list[str] | None = None) -> Status:
+def _with_warnings(config: Config, now: PipelineStatus, known: list[str] | None = None) -> PipelineStatus:
     """Return the status with its warnings; `known` ones are not searched again."""
     from pipeline.operate import role_warnings
 
@@ -60,11 +60,11 @@ def _with_warnings(config: Config, now: Status, known: list[str] | None = None) 
 
 def _watch(config: Config, as_json: bool, seconds: float) -> int:
     from pipeline.cli.render.status import sections
-    from pipeline.operate.status import Status
+    from pipeline.operate.status import PipelineStatus
     from pipeline.terminal import watching
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` sends it; the cursor must come back then too
-    with watching.shown(seconds, as_json, sections, Status.to_json) as show:
+    with watching.shown(seconds, as_json, sections, PipelineStatus.to_json) as show:
         known: list[str] | None = None
         while True:
             now = _look(config, known)
@@ -73,7 +73,7 @@ def _watch(config: Config, as_json: bool, seconds: float) -> int:
             time.sleep(seconds)
 
 
-def _look(config: Config, warnings: list[str] | None) -> Status:
+def _look(config: Config, warnings: list[str] | None) -> PipelineStatus:
     """Return the status now, with `known` warnings; if the database does not answer, a status that says why."""
     from pipeline import refusals
     from pipeline.operate import status
@@ -83,6 +83,6 @@ def _look(config: Config, warnings: list[str] | None) -> Status:
         with databases.resolved(config, start=False) as resolved:
             return _with_warnings(resolved, status.collect(resolved, PATIENCE), warnings)
     except PipelineError as error:
-        return status.Status(reasons=[str(error)])
+        return status.PipelineStatus(reasons=[str(error)])
     except psycopg.Error as error:
-        return status.Status(reasons=[str(refusals.for_command(error))])
+        return status.PipelineStatus(reasons=[str(refusals.for_command(error))])

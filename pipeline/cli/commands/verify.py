@@ -14,7 +14,7 @@ from pipeline.wal import lsn
 
 if TYPE_CHECKING:
     from pipeline.config.settings import Config
-    from pipeline.operate.verify.verifications import Content
+    from pipeline.operate.verify.verifications import ContentReport
 
 Tables = Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="With --content: only these.")]
 WithContent = Annotated[bool, typer.Option("--content", help="Compare the log with the rows of the source.")]
@@ -83,7 +83,7 @@ def _content(config: Config, tables: list[str], share: float, *, as_json: bool, 
     return 0 if found.ok else 1
 
 
-def _as_json(found: Content, *, values: bool) -> dict[str, Any]:
+def _as_json(found: ContentReport, *, values: bool) -> dict[str, Any]:
     """Return the result as the text shows it: values of rows only if they were asked for."""
     shown: dict[str, Any] = json_values.as_json(found)
     through = found.verified_through

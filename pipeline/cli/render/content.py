@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from rich.table import Table
 
 from pipeline.comparing.differences import DifferingRow, ValueDifference
-from pipeline.operate.verify.verifications import Compared, Content, Verification
+from pipeline.operate.verify.verifications import ContentReport, StoredVerification, TableVerification
 from pipeline.terminal import bars, drawing
-from pipeline.terminal.drawing import Text
+from pipeline.terminal.drawing import EscapedText
 from pipeline.wal import lsn
 
 _LEVELS = {"equal": "ok", "differs": "error", "refused": "warning"}
@@ -31,7 +31,7 @@ def progress_bar() -> Iterator[Callable[[str, int, int, int], None]]:
         yield show
 
 
-def show_content(found: Content, *, values: bool) -> None:
+def show_content(found: ContentReport, *, values: bool) -> None:
     """Print a line for each table, the rows that differ below it, then the verdict. `values`: and their values."""
     drawing.show(
         drawing.table(("", "table", "rows", "through", ""), map(_line, found.tables)),
@@ -40,7 +40,7 @@ def show_content(found: Content, *, values: bool) -> None:
     )
 
 
-def sections(last: Verification | None) -> Iterator[Table]:
+def sections(last: StoredVerification | None) -> Iterator[Table]:
     """Return the sections of `status` on the last verification; none before the first."""
     if last is None:
         return
@@ -49,16 +49,18 @@ def sections(last: Verification | None) -> Iterator[Table]:
     where = f"{drawing.count(last.rows, 'row')} of {drawing.count(last.tables_compared, 'table')}"
     through = "" if last.verified_through is None else f", through {lsn.show(last.verified_through)}"
     when = f"by {last.asked_by}, {drawing.since(last.finished_at)} ago"
-    rows: list[tuple[object, ...]] = [("verified", Text(found, style), f"{where}{through}", when)]
+    rows: list[tuple[object, ...]] = [("verified", EscapedText(found, style), f"{where}{through}", when)]
     if last.differs:
-        rows.append(("", "in", Text(", ".join(last.differs), "bold red"), "`pipeline verify --content` names the rows"))
+        rows.append(
+            ("", "in", EscapedText(", ".join(last.differs), "bold red"), "`pipeline verify --content` names the rows")
+        )
     yield drawing.table(("", "", "", ""), rows)
 
 
-def _line(table: Compared) -> tuple[object, ...]:
+def _line(table: TableVerification) -> tuple[object, ...]:
     through = None if table.verified_through is None else lsn.show(table.verified_through)
     return (
-        Text(_STATES[table.state], drawing.LEVEL_STYLES[_LEVELS[table.state]]),
+        EscapedText(_STATES[table.state], drawing.LEVEL_STYLES[_LEVELS[table.state]]),
         table.table,
         None if table.state == "refused" else f"{table.rows:,}",
         through,
@@ -66,24 +68,28 @@ def _line(table: Compared) -> tuple[object, ...]:
     )
 
 
-def _notes(table: Compared) -> Iterator[str]:
+def _notes(table: TableVerification) -> Iterator[str]:
     if table.differing:
         yield f"{drawing.count(table.differing, 'row')} {'differs' if table.differing == 1 else 'differ'}"
     if table.unknown:
         yield f"of {drawing.count(table.unknown, 'row')} the log cannot say everything"
 
 
-def _differing(table: Compared, *, values: bool) -> Table:
+def _differing(table: TableVerification, *, values: bool) -> Table:
     columns = (table.table, "what", "event", "column", *(("source", "log") if values else ()))
     shown = drawing.table(columns, (row for each in table.differences for row in _rows(each, values=values)))
     if table.differing > len(table.differences):
-        shown.add_row(Text(f"and {table.differing - len(table.differences):,} more", "bold"))
+        shown.add_row(EscapedText(f"and {table.differing - len(table.differences):,} more", "bold"))
     return shown
 
 
 def _rows(difference: DifferingRow, *, values: bool) -> Iterator[list[object]]:
     event = None if difference.seq is None else f"seq {difference.seq}"
-    head: list[object] = [", ".join(text or "" for text in difference.key), Text(difference.kind, "bold red"), event]
+    head: list[object] = [
+        ", ".join(text or "" for text in difference.key),
+        EscapedText(difference.kind, "bold red"),
+        event,
+    ]
     if not difference.values:
         yield [*head, None, *((None, None) if values else ())]
     for number, value in enumerate(difference.values):
@@ -100,12 +106,12 @@ def _text(text: str | None) -> object:
     return repr(text if len(text) <= SHOWN_VALUE else f"{text[:SHOWN_VALUE]}…")
 
 
-def _verdict(found: Content) -> Iterator[Text]:
+def _verdict(found: ContentReport) -> Iterator[EscapedText]:
     if not found.compared:
-        yield Text("nothing was compared", "bold")
+        yield EscapedText("nothing was compared", "bold")
         return
     what = "no differences" if not found.differing else drawing.count(found.differing, "difference")
     of = "" if found.share == 1 else f", a sample of {found.share:.0%}"
     through = lsn.show(found.verified_through or 0)
     tables = drawing.count(len(found.compared), "table")
-    yield Text(f"{drawing.count(found.rows, 'row')} of {tables}{of}: {what}, through {through}", "bold")
+    yield EscapedText(f"{drawing.count(found.rows, 'row')} of {tables}{of}: {what}, through {through}", "bold")

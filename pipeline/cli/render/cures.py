@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from pipeline.findings import Finding
+from pipeline.findings import CheckFinding
 from pipeline.printable import say, sql
 from pipeline.terminal import drawing
 
 _PLACES = {"source": "the source", "pipeline": "the pipeline database"}
 
 
-def show(found: Sequence[Finding], at: str | None) -> int:
+def show(found: Sequence[CheckFinding], at: str | None) -> int:
     """Print the statements for `at`, or for both databases. Return the exit status: 1 if an error has no SQL cure.
 
     Those errors, and what the reader should know, go to standard error.

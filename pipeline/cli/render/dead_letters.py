@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 
 from pipeline.log.dead_letters import DeadLetter
-from pipeline.operate.repair.retry_dead_letters import Outcome
+from pipeline.operate.repair.retry_dead_letters import RetryOutcome
 from pipeline.terminal import drawing
 
 
@@ -30,7 +30,7 @@ def _line(each: DeadLetter) -> list[object]:
     ]
 
 
-def show_retried(outcome: Outcome) -> None:
+def show_retried(outcome: RetryOutcome) -> None:
     """Print the result of a retry, or who will run it."""
     console = drawing.console()
     done = len(outcome.letters) - outcome.waiting - outcome.failed

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from pipeline.capture.source.slots import Slot
 from pipeline.log.readers import LaggingReader
-from pipeline.operate.repair.gap import Gap
+from pipeline.operate.repair.gap import HistoryGap
 from pipeline.terminal import drawing
 from pipeline.wires.pgdeltastream.sessions.store import StoredSession
 
@@ -51,7 +51,7 @@ def lake(found: LaggingReader) -> str:
     )
 
 
-def gap(found: Gap, *, reread: bool = False) -> Iterator[str]:
+def gap(found: HistoryGap, *, reread: bool = False) -> Iterator[str]:
     """Return what is lost if the server continues at the source as it is now.
 
     `reread`: the next server compares the tables with the log.
@@ -78,7 +78,7 @@ def gap(found: Gap, *, reread: bool = False) -> Iterator[str]:
         yield from _reread(found)
 
 
-def _reread(found: Gap) -> Iterator[str]:
+def _reread(found: HistoryGap) -> Iterator[str]:
     yield (
         "all captured tables are compared with the log, and only what differs is appended: of each row the state that"
         " it has now, not the changes that led to it"

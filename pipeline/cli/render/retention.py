@@ -8,17 +8,17 @@ from rich.console import Group
 from rich.table import Table
 
 from pipeline.config import durations
-from pipeline.operate.retention import Outcome, Retention
+from pipeline.operate.retention import RetentionOutcome, RetentionStatus
 from pipeline.terminal import drawing
-from pipeline.terminal.drawing import Text
+from pipeline.terminal.drawing import EscapedText
 
 
-def summary(now: Retention) -> Table:
+def summary(now: RetentionStatus) -> Table:
     """Return the summary of retention, for `status` and for a dry run."""
     return drawing.facts(_facts(now))
 
 
-def _facts(now: Retention) -> Iterator[tuple[object, object, object]]:
+def _facts(now: RetentionStatus) -> Iterator[tuple[object, object, object]]:
     setting = "events are never dropped" if now.keep == durations.NONE else f"older than {now.keep} is dropped"
     below = f"everything below seq {now.dropped_below} was dropped" if now.dropped_at else "nothing was dropped yet"
     yield "retention", setting, below
@@ -35,12 +35,12 @@ def _facts(now: Retention) -> Iterator[tuple[object, object, object]]:
         yield from _held(other, other.events_table)
 
 
-def _held(now: Retention, by: str) -> Iterator[tuple[object, object, object]]:
+def _held(now: RetentionStatus, by: str) -> Iterator[tuple[object, object, object]]:
     for holder in now.held_by:
-        yield Text("held back", "yellow"), by, Text(str(holder))
+        yield EscapedText("held back", "yellow"), by, EscapedText(str(holder))
 
 
-def show_dry_run(now: Retention) -> None:
+def show_dry_run(now: RetentionStatus) -> None:
     """Print what would be dropped, what holds it, and when more is old enough."""
     would = [
         line for each in (now, *now.beside) for line in _would_drop(each, f" of {each.events_table}" * bool(now.beside))
@@ -49,14 +49,14 @@ def show_dry_run(now: Retention) -> None:
     drawing.show(summary(now), Group(*(would or ["nothing would be dropped now"]), *due))
 
 
-def _would_drop(now: Retention, of: str) -> Iterator[str]:
+def _would_drop(now: RetentionStatus, of: str) -> Iterator[str]:
     if now.droppable:
         yield f"would drop {drawing.count(len(now.droppable), 'partition')}{of}: {', '.join(now.droppable)}"
     if now.trim_from is not None:
         yield f"would delete events{of} older than {now.keep} row by row, from seq {now.trim_from} on"
 
 
-def show_outcome(found: Outcome, now: Retention) -> None:
+def show_outcome(found: RetentionOutcome, now: RetentionStatus) -> None:
     """Print what a run has dropped, and the status."""
     console = drawing.console()
     dropped = f"{drawing.count(found.partitions, 'partition')}, {drawing.count(found.rows, 'row')} of others dropped"

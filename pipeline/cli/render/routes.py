@@ -8,12 +8,12 @@ from typing import Any
 from rich.table import Table
 
 from pipeline.log.tables import KnownTable
-from pipeline.operate.routes import Routes, Routing
+from pipeline.operate.routes import RoutesVersion, RoutingReport
 from pipeline.terminal import drawing
-from pipeline.terminal.drawing import Text
+from pipeline.terminal.drawing import EscapedText
 
 
-def show_routing(now: Routing) -> None:
+def show_routing(now: RoutingReport) -> None:
     """Print the routes in force, the events tables, and the routes before."""
     if now.in_force is None:
         drawing.show("nothing was replicated yet: routes apply from the first start on")
@@ -23,7 +23,7 @@ def show_routing(now: Routing) -> None:
         drawing.table(("", "tables", "actions", "events table"), _in_force(now.in_force)),
         summary(now.tables),
         drawing.table(("since", "epoch", "after", "routes", "default", "first seqs"), map(_change, now.history)),
-        Text(others, "yellow") if now.pending else None,
+        EscapedText(others, "yellow") if now.pending else None,
     )
 
 
@@ -35,21 +35,21 @@ def summary(found: Sequence[KnownTable]) -> Table:
     )
 
 
-def _written(table: KnownTable) -> Text:
+def _written(table: KnownTable) -> EscapedText:
     if not table.present:
-        return Text("no longer exists", "bold red")
+        return EscapedText("no longer exists", "bold red")
     if table.last_seq is None or table.updated_at is None:
         return drawing.dim("never")
     return drawing.dim(f"{drawing.since(table.updated_at)} ago")
 
 
-def _in_force(held: Routes) -> Iterator[tuple[object, ...]]:
+def _in_force(held: RoutesVersion) -> Iterator[tuple[object, ...]]:
     for number, route in enumerate(held.routes, 1):
         yield drawing.dim(f"route {number}"), _all(route["tables"]), _all(route["actions"]), route["events_table"]
     yield drawing.dim("default"), "all others" if held.routes else "all", "", held.events_table
 
 
-def _change(held: Routes) -> list[object]:
+def _change(held: RoutesVersion) -> list[object]:
     first = ", ".join(f"{name} {seq}" for name, seq in sorted(held.first_seqs.items()))
     return [
         held.since,

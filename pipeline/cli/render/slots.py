@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pipeline.capture.source.slots import Slot
 from pipeline.operate.slot_owners import OwnedSlot, Owner
 from pipeline.terminal import drawing
-from pipeline.terminal.drawing import Text
+from pipeline.terminal.drawing import EscapedText
 
 _SAID: dict[Owner, str] = {
     "ours": "ours",
@@ -32,7 +32,7 @@ def _line(slot: Slot) -> list[object]:
         reader,
         drawing.position(slot.confirmed_lsn),
         drawing.size(slot.retained_bytes),
-        Text(slot.wal_status or "-", "bold red" if slot.wal_status == "lost" else ""),
+        EscapedText(slot.wal_status or "-", "bold red" if slot.wal_status == "lost" else ""),
     ]
 
 

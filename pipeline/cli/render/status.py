@@ -14,18 +14,18 @@ from pipeline.capture.source.captured_tables import CaptureGap
 from pipeline.cli.render import content, dead_letters, retention, routes
 from pipeline.consumers import render as consumers
 from pipeline.exports import render as exports
-from pipeline.findings import Finding
+from pipeline.findings import CheckFinding
 from pipeline.followers.operating import render as followers
-from pipeline.operate.adoption import Adoption
-from pipeline.operate.lag.model import Lag, Limit
+from pipeline.operate.adoption import BacklogAdoption
+from pipeline.operate.lag.model import LagLimit, LagReport
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.sources import KnownSource
-from pipeline.operate.status import Progress, Status
+from pipeline.operate.status import PipelineProgress, PipelineStatus
 from pipeline.operate.ways import WayCount
 from pipeline.postgres.role_locks import RoleState
 from pipeline.snapshots import render as backfills
 from pipeline.terminal import drawing
-from pipeline.terminal.drawing import Text
+from pipeline.terminal.drawing import EscapedText
 from pipeline.wires.pgdeltastream import render
 from pipeline.wires.walstream import render as walstream
 
@@ -36,21 +36,21 @@ FEW_GAPS = 5
 """The most gaps of each kind that the status shows; `pipeline sources list` shows them all."""
 
 
-def show_status(now: Status) -> None:
+def show_status(now: PipelineStatus) -> None:
     """Print if the source is replicated or why not, positions, lag, rates, roles, and tables not captured."""
     drawing.show(*sections(now))
 
 
-def sections(now: Status) -> Iterator[RenderableType]:
+def sections(now: PipelineStatus) -> Iterator[RenderableType]:
     """Return the sections of the status, from top to bottom."""
     yield _headline(now)
-    yield from (Text(f"warning: {each}", "yellow") for each in now.warnings)
+    yield from (EscapedText(f"warning: {each}", "yellow") for each in now.warnings)
     if now.revision is not None:
         yield drawing.facts(_facts(now))
         yield from _of_the_log(now)
 
 
-def _of_the_log(now: Status) -> Iterator[Table]:
+def _of_the_log(now: PipelineStatus) -> Iterator[Table]:
     """Return the sections on the log, without positions."""
     if now.lag:
         yield from lag_tables(now.lag)
@@ -68,20 +68,20 @@ def _of_the_log(now: Status) -> Iterator[Table]:
     yield from _problems(now)
 
 
-def _problems(now: Status) -> Iterator[Table]:
+def _problems(now: PipelineStatus) -> Iterator[Table]:
     """Return the sections on failed schedules, and on tables of which the log lacks something."""
     if now.failed_schedules:
         yield failed_schedules(now.failed_schedules)
     if now.not_captured:
         tables = sorted(now.not_captured.items())
-        yield drawing.table(("not captured", "why"), ((Text(name, "yellow"), reason) for name, reason in tables))
+        yield drawing.table(("not captured", "why"), ((EscapedText(name, "yellow"), reason) for name, reason in tables))
     if now.rewritten:
         yield _rewritten(now.rewritten)
     if now.gaps:
         yield gap_table(now.gaps, FEW_GAPS)
 
 
-def _of_readers(now: Status) -> Iterator[Table]:
+def _of_readers(now: PipelineStatus) -> Iterator[Table]:
     if now.exports:
         yield exports.summary(now.exports)
     if now.retention:
@@ -96,23 +96,25 @@ def _of_readers(now: Status) -> Iterator[Table]:
 
 def failed_schedules(found: Mapping[str, str]) -> Table:
     """Return the schedules that failed when they last ran, and why."""
-    return drawing.table(("failed schedule", "why"), ((Text(name, "bold red"), why) for name, why in found.items()))
+    return drawing.table(
+        ("failed schedule", "why"), ((EscapedText(name, "bold red"), why) for name, why in found.items())
+    )
 
 
-def show_findings(found: Sequence[Finding]) -> None:
+def show_findings(found: Sequence[CheckFinding]) -> None:
     """Print one line for each finding, its remedy below; then the verdict."""
     errors = sum(finding.level == "error" for finding in found)
     warnings = sum(finding.level == "warning" for finding in found)
     verdict = "ready for `pipeline serve`" if not errors else "not ready for `pipeline serve`"
     verdict = f"{verdict}: {drawing.count(errors, 'error')}, {drawing.count(warnings, 'warning')}"
-    drawing.show(Group(drawing.table(("", "", ""), map(_finding, found)), Text(verdict, "bold")))
+    drawing.show(Group(drawing.table(("", "", ""), map(_finding, found)), EscapedText(verdict, "bold")))
 
 
-def _finding(finding: Finding) -> tuple[Text, str, Text]:
-    text = Text(finding.text)
+def _finding(finding: CheckFinding) -> tuple[EscapedText, str, EscapedText]:
+    text = EscapedText(finding.text)
     if finding.remedy:
         text.line(f"→ {finding.remedy}", "bold" if finding.level == "error" else "")
-    return Text(finding.level, drawing.LEVEL_STYLES[finding.level]), finding.name, text
+    return EscapedText(finding.level, drawing.LEVEL_STYLES[finding.level]), finding.name, text
 
 
 def show_sources(found: Sequence[KnownSource]) -> None:
@@ -145,20 +147,22 @@ def show_rewrites(found: Sequence[RewrittenTable]) -> None:
 
 def _rewritten(found: Sequence[RewrittenTable]) -> Table:
     columns = ("rewritten without events", "columns", "after", "what to do")
-    lines = ((Text(each.table, "yellow"), each.why, drawing.position(each.from_lsn), each.remedy) for each in found)
+    lines = (
+        (EscapedText(each.table, "yellow"), each.why, drawing.position(each.from_lsn), each.remedy) for each in found
+    )
     return drawing.table(columns, lines)
 
 
-def _headline(now: Status) -> Text:
+def _headline(now: PipelineStatus) -> EscapedText:
     if now.replicating:
-        return Text("replicating", "bold green")
-    text = Text("not replicating", "bold red")
+        return EscapedText("replicating", "bold green")
+    text = EscapedText("not replicating", "bold red")
     for reason in now.reasons:
         text.line(f"  {reason}", "not bold default")
     return text
 
 
-def _facts(now: Status) -> Iterator[tuple[str, object, str]]:
+def _facts(now: PipelineStatus) -> Iterator[tuple[str, object, str]]:
     progress = now.progress
     yield "source", now.database or None, f"slot {now.slot}" + _held_back(now)
     yield "written", drawing.position(now.source_lsn), "the source has written up to here"
@@ -177,7 +181,7 @@ def _facts(now: Status) -> Iterator[tuple[str, object, str]]:
 
 
 def _role(role: RoleState) -> list[object]:
-    styled = Text(role.state, _STATE_STYLES.get(role.state, "red"))
+    styled = EscapedText(role.state, _STATE_STYLES.get(role.state, "red"))
     return [
         role.role,
         styled,
@@ -193,7 +197,7 @@ _UNMARKED = (
 )
 
 
-def _held_back(now: Status) -> str:
+def _held_back(now: PipelineStatus) -> str:
     return (
         f" holds back {drawing.size(now.retained_bytes)} of WAL"
         if now.retained_bytes is not None
@@ -201,12 +205,12 @@ def _held_back(now: Status) -> str:
     ) + ("" if now.slot_marked is not False else f"; {_UNMARKED}")
 
 
-def _behind(now: Status) -> str:
+def _behind(now: PipelineStatus) -> str:
     behind = [slot.lag_bytes for slot in now.slots if slot.name == now.slot]
     return f"; the slot is {drawing.size(behind[0])} behind" if behind and behind[0] is not None else ""
 
 
-def _staged(progress: Progress) -> str:
+def _staged(progress: PipelineProgress) -> str:
     transactions = drawing.count(progress.staged_transactions, "transaction")
     text = f"{drawing.count(progress.staged_changes, 'change')} in {transactions}"
     if progress.open_changes:
@@ -214,7 +218,7 @@ def _staged(progress: Progress) -> str:
     return f"{text} staged"
 
 
-def _events(progress: Progress) -> str:
+def _events(progress: PipelineProgress) -> str:
     text = f"{drawing.count(progress.events, 'event')} in the log"
     if progress.last_seq:
         text += f", newest seq {progress.last_seq}"
@@ -233,7 +237,7 @@ def _ways(found: Sequence[WayCount]) -> str:
     return text if reasons is None else f"{text}; the others staged first, most for: {reasons.reason.replace('_', ' ')}"
 
 
-def _adoption(found: Adoption) -> str:
+def _adoption(found: BacklogAdoption) -> str:
     """Return what waits to become a partition, and what it waits for."""
     text = f"{found.tables:,} tables with {drawing.count(found.events, 'event')} wait to become partitions"
     if found.from_seq is not None:
@@ -241,7 +245,7 @@ def _adoption(found: Adoption) -> str:
     return f"{text}; {found.held_by} holds them up" if found.held_by else text
 
 
-def _lag(now: Status) -> str | None:
+def _lag(now: PipelineStatus) -> str | None:
     if not now.lag_seconds:
         return None if now.lag_seconds is None else "none"
     return f"{now.lag_seconds:,.1f} s"
@@ -251,7 +255,7 @@ def _rate(rate: float | None, noun: str) -> str:
     return "-" if rate is None else f"{rate:,.0f} {noun}s/s"
 
 
-def lag_tables(found: Lag) -> Iterator[Table]:
+def lag_tables(found: LagReport) -> Iterator[Table]:
     """Return the tables of `status` on lag: the stages, then the limits."""
     if found.stages:
         yield drawing.table(("stage", "position", "behind", "lag", "behind here", "lag here"), _lag_stages(found))
@@ -261,7 +265,7 @@ def lag_tables(found: Lag) -> Iterator[Table]:
     )
 
 
-def _lag_stages(found: Lag) -> Iterator[tuple[str, ...]]:
+def _lag_stages(found: LagReport) -> Iterator[tuple[str, ...]]:
     yield "written", drawing.position(found.written_lsn), "", "", "", ""
     for stage in found.stages:
         yield (
@@ -278,20 +282,20 @@ def _lag_amount(size: int, seconds: float | None) -> tuple[str, str]:
     return drawing.size(size), "?" if seconds is None else drawing.lasted(seconds)
 
 
-def _limit_text(limit: Limit) -> Text:
-    text = Text(limit.text, "green" if limit.part == "nothing" else "yellow")
+def _limit_text(limit: LagLimit) -> EscapedText:
+    text = EscapedText(limit.text, "green" if limit.part == "nothing" else "yellow")
     return text.line(f"→ {limit.remedy}") if limit.remedy else text
 
 
 def gap_table(found: Sequence[CaptureGap], most: int | None = None) -> Table:
     """Return a line for each gap; beyond `most` of a kind, a line with the number of the others."""
-    rows: list[tuple[Text, str]] = []
+    rows: list[tuple[EscapedText, str]] = []
     for kind in ("changes", "rows"):
         of_kind = [gap for gap in found if gap.what == kind]
-        rows += [(Text(gap.table, "yellow"), _gap_text(gap)) for gap in of_kind[:most]]
+        rows += [(EscapedText(gap.table, "yellow"), _gap_text(gap)) for gap in of_kind[:most]]
         if most is not None and len(of_kind) > most:
             more = drawing.count(len(of_kind) - most, "more table")
-            rows.append((Text(f"and {more}", "yellow"), "`pipeline sources list` shows them"))
+            rows.append((EscapedText(f"and {more}", "yellow"), "`pipeline sources list` shows them"))
     return drawing.table(("not in the log", "what"), rows)
 
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from rich.console import Group
 from rich.table import Table
 
-from pipeline.operate.verify.violations import Check, Verification, Violation
+from pipeline.operate.verify.violations import LogVerification, RuleCheck, RuleViolation
 from pipeline.terminal import bars, drawing
-from pipeline.terminal.drawing import Text
+from pipeline.terminal.drawing import EscapedText
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def progress_bar() -> Iterator[Callable[[int, int, int], None]]:
         yield show
 
 
-def show_verification(found: Verification) -> None:
+def show_verification(found: LogVerification) -> None:
     """Print one line for each check, the rows that violate it below; then the verdict."""
     if not found.checks:
         drawing.show("nothing to verify: no source has been replicated yet")
@@ -34,20 +34,20 @@ def show_verification(found: Verification) -> None:
     drawing.show(checks, *(_violations(check) for check in found.checks if check.faults), Group(*_verdict(found)))
 
 
-def _verdict(found: Verification) -> Iterator[Text]:
+def _verdict(found: LogVerification) -> Iterator[EscapedText]:
     rate = found.rows / found.seconds if found.seconds else 0
     verdict = "no violations" if found.ok else drawing.count(sum(check.broken for check in found.checks), "violation")
     read = f"{drawing.count(found.rows, 'row')} in {drawing.count(found.transactions, 'transaction')}"
     where = f"from seq {found.first_seq} to {found.last_seq}" if found.rows else "without rows"
-    yield Text(f"{found.events_table} {where}: {verdict}", "bold")
+    yield EscapedText(f"{found.events_table} {where}: {verdict}", "bold")
     yield drawing.dim(f"{read}, {found.seconds:,.1f} s, {rate:,.0f} rows/s")
     if found.tables:
-        yield Text(f"with all events tables that were ever written: {', '.join(found.tables)}")
+        yield EscapedText(f"with all events tables that were ever written: {', '.join(found.tables)}")
     if found.unplaced:
-        yield Text(f"{drawing.count(found.unplaced, 'legacy row')} without a position left out")
+        yield EscapedText(f"{drawing.count(found.unplaced, 'legacy row')} without a position left out")
 
 
-def _checked(check: Check) -> tuple[Text, str, str, Text]:
+def _checked(check: RuleCheck) -> tuple[EscapedText, str, str, EscapedText]:
     level, state = "ok", "ok"
     if check.broken:
         level, state = "error", "broken"
@@ -55,28 +55,28 @@ def _checked(check: Check) -> tuple[Text, str, str, Text]:
         level, state = "warning", "not checked"
     note = check.rule + (f"; not checked: {check.not_checked}" if check.not_checked else "")
     return (
-        Text(state, drawing.LEVEL_STYLES[level]),
+        EscapedText(state, drawing.LEVEL_STYLES[level]),
         check.name,
         drawing.count(check.checked, check.noun),
         drawing.dim(note),
     )
 
 
-def _violations(check: Check) -> Table:
+def _violations(check: RuleCheck) -> Table:
     columns = (check.name, "epoch", "commit_lsn", "idx", "table", "wrong", "expected")
     table = drawing.table(columns, map(_violation, check.faults))
     if check.broken > len(check.faults):
-        table.add_row(Text(f"and {check.broken - len(check.faults):,} more", "bold"))
+        table.add_row(EscapedText(f"and {check.broken - len(check.faults):,} more", "bold"))
     return table
 
 
-def _violation(violation: Violation) -> list[object]:
+def _violation(violation: RuleViolation) -> list[object]:
     return [
         None if violation.seq is None else f"seq {violation.seq}",
         violation.source_epoch,
         violation.commit_lsn,
         violation.commit_idx,
         violation.table,
-        Text(violation.wrong, "bold red"),
+        EscapedText(violation.wrong, "bold red"),
         violation.expected,
     ]

@@ -27,7 +27,7 @@ from pipeline.errors import (
 )
 from pipeline.log.page import EventFilter
 from pipeline.postgres import queries
-from pipeline.postgres.silence import Silence
+from pipeline.postgres.silence import SilenceProbe
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class CursorLeases:
     def __init__(self, dsn: str, lend: Connect) -> None:
         self._dsn = dsn
         self._lend = lend
-        self._silence = Silence(dsn, "pipeline database")
+        self._silence = SilenceProbe(dsn, "pipeline database")
         self._session: CursorSession | None = None
         self._opening = asyncio.Lock()
         self._closing = False

@@ -87,7 +87,7 @@ class _Streams:
             raise
         except Exception as error:
             if (known := refusals.for_reader(error)) is not None:
-                await _farewell(websocket, refusals.meaning(known).close_code, str(known))
+                await _farewell(websocket, refusals.codes(known).close_code, str(known))
                 return
             logger.exception("a stream failed", extra={"action": "stream.failed"})
             await _farewell(websocket, close_codes.SERVER_ERROR, UNEXPECTED)

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from pipeline.followers.operating.verify import FollowerVerification, VerifiedTable
 from pipeline.terminal import bars, drawing
-from pipeline.terminal.drawing import Text
+from pipeline.terminal.drawing import EscapedText
 from pipeline.wal import lsn
 
 _LEVELS = {"equal": "ok", "differs": "error", "refused": "warning"}
@@ -40,7 +40,7 @@ def show_verified(found: FollowerVerification) -> None:
 
 def _line(table: VerifiedTable) -> tuple[object, ...]:
     return (
-        Text(_STATES[table.state], drawing.LEVEL_STYLES[_LEVELS[table.state]]),
+        EscapedText(_STATES[table.state], drawing.LEVEL_STYLES[_LEVELS[table.state]]),
         table.table,
         None if table.state == "refused" else f"{table.rows:,}",
         drawing.dim(table.reason or "; ".join(_notes(table))),
@@ -60,23 +60,23 @@ def _notes(table: VerifiedTable) -> Iterator[str]:
 
 def _differing(table: VerifiedTable) -> Table:
     rows = (
-        (", ".join(each.key) if each.key else "all rows", Text(each.kind, "bold red"), ", ".join(each.columns))
+        (", ".join(each.key) if each.key else "all rows", EscapedText(each.kind, "bold red"), ", ".join(each.columns))
         for each in table.differences
     )
     shown = drawing.table((table.table, "in the follower", "columns"), rows)
     if table.differing > len(table.differences):
-        shown.add_row(Text(f"and {table.differing - len(table.differences):,} more", "bold"))
+        shown.add_row(EscapedText(f"and {table.differing - len(table.differences):,} more", "bold"))
     return shown
 
 
-def _verdict(found: FollowerVerification) -> Iterator[Text]:
+def _verdict(found: FollowerVerification) -> Iterator[EscapedText]:
     compared = [table for table in found.tables if table.state != "refused"]
     if not compared:
-        yield Text("nothing was compared", "bold")
+        yield EscapedText("nothing was compared", "bold")
         return
     what = "no differences" if not found.differing else drawing.count(found.differing, "difference")
     tables = drawing.count(len(compared), "table")
     through = f"through {lsn.show(found.verified_through)}, seq {found.seq}"
-    yield Text(f"{drawing.count(found.rows, 'row')} of {tables}: {what}, {through}", "bold")
+    yield EscapedText(f"{drawing.count(found.rows, 'row')} of {tables}: {what}, {through}", "bold")
     if differing := [shlex.quote(table.table) for table in compared if table.differing]:
-        yield Text(f"made equal by `pipeline followers resync {found.follower} {' '.join(differing)}`")
+        yield EscapedText(f"made equal by `pipeline followers resync {found.follower} {' '.join(differing)}`")

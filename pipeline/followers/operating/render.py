@@ -14,7 +14,7 @@ from pipeline.followers.operating.status import FollowerStatus, FollowerTableSta
 from pipeline.followers.operating.waiting import WaitResult
 from pipeline.printable import say
 from pipeline.terminal import drawing
-from pipeline.terminal.drawing import Text
+from pipeline.terminal.drawing import EscapedText
 from pipeline.wal import lsn
 
 _STYLES = {"following": "green", "copying": "green", "waiting": "yellow", "paused": "yellow"}
@@ -109,9 +109,9 @@ def _facts(found: FollowerStatus) -> Iterator[tuple[str, object]]:
     yield "reported", found.reported_at
 
 
-def style_state(state: str) -> Text:
+def style_state(state: str) -> EscapedText:
     """A state in its colour."""
-    return Text(state, _STYLES.get(state, "bold red"))
+    return EscapedText(state, _STYLES.get(state, "bold red"))
 
 
 def _count_tables(tables: Sequence[FollowerTableStatus]) -> str:

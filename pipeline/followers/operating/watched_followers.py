@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from pipeline.followers.operating.render import join_remedy, style_state
 from pipeline.followers.operating.watch import WatchedDatabase, WatchedTable, WatchState
 from pipeline.terminal import drawing
-from pipeline.terminal.drawing import Text
+from pipeline.terminal.drawing import EscapedText
 
 UNKNOWN = "?"
 
@@ -17,7 +17,7 @@ UNKNOWN = "?"
 def sections(now: WatchState) -> Iterator[RenderableType]:
     """The parts of that, to be printed below each other."""
     if now.reason is not None:
-        yield Text(now.reason, "yellow")
+        yield EscapedText(now.reason, "yellow")
         return
     columns = ("database", "state", "seq", "behind", "lag", "changes/s", "reason")
     yield drawing.table(columns, map(_line, now.databases))

@@ -18,7 +18,7 @@ from pipeline.followers.running.following import FollowerLoop
 from pipeline.followers.sharing.client import SharedLog
 from pipeline.postgres import connections, waits
 from pipeline.process.child import RETRY
-from pipeline.process.signals import Stop, live_with_parent, read_settings_and_socket
+from pipeline.process.signals import StopSignal, live_with_parent, read_settings_and_socket
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def main() -> int:
     found = json.loads(given)
     config = settings.from_json(found["settings"])
     logs.setup(config.log_level, config.log_format, "follower")
-    stop = Stop(ignore_interrupt=True)
+    stop = StopSignal(ignore_interrupt=True)
     waits.end_at_stop(stop)
     live_with_parent()
     try:
@@ -48,7 +48,7 @@ def main() -> int:
     return 0
 
 
-def _run(config: Config, follower: int, name: str, line: socket.socket | None, stop: Stop) -> None:
+def _run(config: Config, follower: int, name: str, line: socket.socket | None, stop: StopSignal) -> None:
     setproctitle(f"pipeline: follower {name}")
     program = "pipeline applier"
     with (

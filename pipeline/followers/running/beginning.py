@@ -38,7 +38,7 @@ from pipeline.followers.schema_changes.renames import TableRenames
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.process.signals import Stop
+from pipeline.process.signals import StopSignal
 
 _NOT_YET = 2**63 - 1
 _COMPARED = TableNote("is compared with the log after a gap, so some of its rows are as of another moment")
@@ -117,7 +117,7 @@ def copy_tables(
     log: Connection,
     follower: Connection,
     registered: RegisteredFollower,
-    stop: Stop,
+    stop: StopSignal,
     go_on: Callable[[], bool],
     say: Callable[[NamedTable, TableNote | None], None],
 ) -> dict[NamedTable, TableNote]:

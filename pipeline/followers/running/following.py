@@ -46,7 +46,7 @@ from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.process.signals import Stop
+from pipeline.process.signals import StopSignal
 
 logger = logging.getLogger(__name__)
 
@@ -80,13 +80,13 @@ class FollowerLoop:
         self._copier = TableCopier(config, follower, name)
         self._news = PartitionNews(log)
 
-    def run(self, stop: Stop) -> None:
+    def run(self, stop: StopSignal) -> None:
         """Run until told to stop, or until the follower is removed. Raises psycopg.Error of the pipeline database."""
         self._state.execute(f"listen {CHANNEL}".encode())
         with self._copier:
             self._run(stop)
 
-    def _run(self, stop: Stop) -> None:
+    def _run(self, stop: StopSignal) -> None:
         while not stop and (found := self._find()) is not None:
             if found.wanted == "paused":
                 self._copier.stop()
@@ -109,7 +109,7 @@ class FollowerLoop:
     def _find(self) -> RegisteredFollower | None:
         return next((each for each in registry.find(self._state, self._name) if each.id == self._id), None)
 
-    def _follow(self, registered: RegisteredFollower, stop: Stop) -> None:
+    def _follow(self, registered: RegisteredFollower, stop: StopSignal) -> None:
         """Copy and apply in one session with the follower, while it is not paused. Raises any error that stops it."""
         with beginning.applier_session(registered) as follower:
             position.install(follower)
@@ -125,7 +125,7 @@ class FollowerLoop:
                 return
             self._apply(follower, registered, renames, stop)
 
-    def _copy(self, follower: Connection, registered: RegisteredFollower, stop: Stop) -> None:
+    def _copy(self, follower: Connection, registered: RegisteredFollower, stop: StopSignal) -> None:
         """Copy the tables that are not copied yet. Raises CopyInterruptedError if paused, and any error of a copy."""
         one_at_a_time = threading.Lock()
 
@@ -139,7 +139,9 @@ class FollowerLoop:
 
         self._copier.refused |= beginning.copy_tables(self._config, self._log, follower, registered, stop, go_on, say)
 
-    def _apply(self, follower: Connection, registered: RegisteredFollower, renames: TableRenames, stop: Stop) -> None:
+    def _apply(
+        self, follower: Connection, registered: RegisteredFollower, renames: TableRenames, stop: StopSignal
+    ) -> None:
         """Apply the log until the follower is paused or its tables change; then `_follow` begins again."""
         self._news.begin()
         here = beginning.current_position(follower, registered)
@@ -168,7 +170,7 @@ class FollowerLoop:
         here: FollowerPosition,
         wanted: Mapping[int, TableToFollow],
         changes: SchemaChanges,
-        stop: Stop,
+        stop: StopSignal,
     ) -> None:
         """Apply the log to these tables until the follower is paused, its tables change, or it passed all copies."""
         copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
@@ -305,7 +307,7 @@ class FollowerLoop:
             self._last_report.reason,
         )
 
-    def _wait_to_retry(self, stop: Stop) -> None:
+    def _wait_to_retry(self, stop: StopSignal) -> None:
         """Wait before the next attempt, until a command changes the row, a copy is placed or partitions change."""
         until, placed = time.monotonic() + self._pause, self._copier.placed
         self._delay = min(2 * self._delay, LONGEST_DELAY)

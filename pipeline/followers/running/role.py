@@ -12,9 +12,9 @@ from pipeline.followers import registry
 from pipeline.followers.sharing.server import SharedReading
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection
-from pipeline.process.child import POLL, Child, Launch
+from pipeline.process.child import POLL, ChildProcess, Launch
 from pipeline.process.children import end_all
-from pipeline.process.signals import Stop
+from pipeline.process.signals import StopSignal
 
 LOOK_SECONDS = 1.0
 """Seconds between two checks for followers that were added or removed."""
@@ -22,11 +22,13 @@ END_SECONDS = 10.0
 """Seconds that an applier has to finish its batch."""
 
 
-def run_role(config: Config, connection: Connection, stop: Stop, launch: Launch, report: Callable[..., None]) -> None:
+def run_role(
+    config: Config, connection: Connection, stop: StopSignal, launch: Launch, report: Callable[..., None]
+) -> None:
     """Run until told to stop. `connection` holds the role; `launch` starts a process of `applier_process`."""
     with role_locks.beating(connection, lambda _: None):  # the next use of a broken connection raises
         report("running")
-        appliers = dict[int, Child]()
+        appliers = dict[int, ChildProcess]()
         reading = SharedReading(partial(_connect, config))
         try:
             looks, count = round(LOOK_SECONDS / POLL), 0
@@ -48,19 +50,19 @@ def _connect(config: Config) -> Connection:
 
 
 def _match_registry(
-    appliers: dict[int, Child], connection: Connection, config: Config, launch: Launch, reading: SharedReading
+    appliers: dict[int, ChildProcess], connection: Connection, config: Config, launch: Launch, reading: SharedReading
 ) -> None:
     """Make a process for each new follower, and ask the processes of removed followers to end."""
     registered = {each.id: each.name for each in registry.find(connection)}
     for follower, name in registered.items():
         if follower not in appliers:
             settings = json.dumps({"id": follower, "name": name, "settings": config.to_json()})
-            appliers[follower] = Child(f"follower {name}", launch, settings, reading.open_socket)
+            appliers[follower] = ChildProcess(f"follower {name}", launch, settings, reading.open_socket)
     for follower in appliers.keys() - registered.keys():
         appliers[follower].retire(END_SECONDS)
 
 
-def _keep_running(applier: Child) -> bool:
+def _keep_running(applier: ChildProcess) -> bool:
     """Start a process that does not run; returns False if it has ended and is no longer needed."""
     code = applier.ended()
     if code is not None and (code == 0 or applier.retiring or not applier.start_again(code)):

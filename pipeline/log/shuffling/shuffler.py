@@ -35,7 +35,7 @@ from pipeline.log.staging import segments
 from pipeline.log.staging.segments import Segment, StagingState
 from pipeline.log.table import EventsTable
 from pipeline.postgres import batched_transaction, connections
-from pipeline.postgres.batched_transaction import Prepared
+from pipeline.postgres.batched_transaction import PreparedStatementCache
 from pipeline.postgres.connections import Connection
 
 logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class Shuffler:
         self._is_continued = False
         self._table, self._routes, self._retention = table, tuple(routes), retention
         self._opened: TargetTables | None = None
-        self._prepared = Prepared(connection)
+        self._prepared = PreparedStatementCache(connection)
         self._changes = LastChanges()
         self._transfers = TransferFactory(connection, source, lambda: self._targets)
         self._attacher = TableAttacher(connection, source, self._transfers)
@@ -199,7 +199,7 @@ class Shuffler:
     def _look(self) -> tuple[StagingState | None, list[Segment]]:
         return segments.look(self._connection, self._source)
 
-    def _move(self, run: ShuffleRun, epoch: int, prepared: Prepared | None = None) -> int:
+    def _move(self, run: ShuffleRun, epoch: int, prepared: PreparedStatementCache | None = None) -> int:
         place = LogWatermark(epoch, run.after)
         try:
             return self._move_batched(run, place, prepared)
@@ -224,7 +224,7 @@ class Shuffler:
                 self.poison = stopped.poison
             return moved
 
-    def _move_batched(self, run: ShuffleRun, place: LogWatermark, prepared: Prepared | None) -> int:
+    def _move_batched(self, run: ShuffleRun, place: LogWatermark, prepared: PreparedStatementCache | None) -> int:
         with batched_transaction.transaction(self._connection, prepared) as statements:
             transfer = self._transfers.begin(place, statements)
             self._move_all(run, transfer, transfer)

@@ -21,7 +21,7 @@ from pipeline.log.shuffling.toast_fill import RowSelection, ValueFiller
 from pipeline.log.staging import segments
 from pipeline.log.staging.segments import Segment
 from pipeline.log.table import EventsTable
-from pipeline.postgres.batched_transaction import Answer, StatementBatch
+from pipeline.postgres.batched_transaction import StatementBatch, StatementResult
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -221,7 +221,7 @@ class RowTransfer:
         require_no_rule(piece.table, rules.rows)
         return answer.count
 
-    def _lock_watermark(self) -> Answer:
+    def _lock_watermark(self) -> StatementResult:
         values = {
             "source": self._source,
             "epoch": self.epoch,

@@ -20,7 +20,7 @@ from pipeline.followers.applier_session import ApplierActivity
 from pipeline.followers.operating.status import FollowerStatus
 from pipeline.log.readers import LaggingReader
 from pipeline.operate.lag import slot_lag
-from pipeline.operate.lag.lsn_times import Around
+from pipeline.operate.lag.lsn_times import NearestSamples
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
@@ -54,7 +54,7 @@ class AtSource:
 
 
 @dataclass(frozen=True)
-class Holder:
+class OldestTransaction:
     """The oldest transaction at the source that has written; `prepared`: its name if it is a prepared one."""
 
     pid: int | None
@@ -68,7 +68,7 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Look:
+class SourceReading:
     """The source at one moment. `not_captured`: tables that match but are not captured in full, and why.
 
     `narrowed`: how a publication that the server made differs from what the server would create.
@@ -78,7 +78,7 @@ class Look:
     """
 
     at: AtSource
-    holder: Holder | None
+    holder: OldestTransaction | None
     slots: list[SlotLag]
     not_captured: dict[str, str]
     marked: bool = True
@@ -87,7 +87,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Moved:
+class StoredPositions:
     """Positions in the pipeline database; the shares (0 to 1) are of time, measured `load_age` seconds ago."""
 
     source_id: uuid.UUID
@@ -103,7 +103,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Session:
+class RoleSession:
     """A session that stages or shuffles (`worker`, `staging`, `shuffle`). `silent`: seconds since its client spoke."""
 
     name: str
@@ -115,7 +115,7 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Facts:
+class LagFacts:
     """All facts. `around`: what is known of the time at which an LSN was written; `spilled`: bytes in a minute.
 
     `reasons`: why the roles do not run, as in `status`; `starts`: a server runs, which will hold them. `applier`: of
@@ -123,11 +123,11 @@ class Facts:
     """
 
     at: AtSource
-    moved: Moved
-    holder: Holder | None = None
-    sessions: Mapping[str, Session] = field(default_factory=dict)
+    moved: StoredPositions
+    holder: OldestTransaction | None = None
+    sessions: Mapping[str, RoleSession] = field(default_factory=dict)
     readers: list[LaggingReader] = field(default_factory=list)
-    around: Mapping[int, Around] = field(default_factory=dict)
+    around: Mapping[int, NearestSamples] = field(default_factory=dict)
     spilled: int = 0
     reasons: tuple[str, ...] = ()
     starts: bool = False
@@ -138,7 +138,7 @@ class Facts:
 
 def look(
     config: Config, connection: Connection, stored: ReplicationSource | None, known: Sequence[StoredSession] = ()
-) -> Look:
+) -> SourceReading:
     """The source now, over one connection.
 
     Raises DatabaseUnavailableError, within twice SOURCE_SECONDS also for a frozen one. `known`: sessions of clients,
@@ -150,7 +150,7 @@ def look(
             made = stored.publications if stored else {}
             missing = prepare.publisher(config, source, connection).missing(made)
             narrowed = publication_form.find_difference(source, made)
-            holder = queries.rows(source, Holder, statement("operate.lag", "lag_holder"))
+            holder = queries.rows(source, OldestTransaction, statement("operate.lag", "lag_holder"))
             found = [slot for slot in slots.all_slots(source) if slot.database == source.info.dbname]
             marked = slot_mark.own_id(connection) in slot_mark.find_marks(source, config.slot)
             clients = status.read_source(source, known, found)
@@ -163,27 +163,29 @@ def look(
     restart, confirmed = (anchor.restart_lsn, anchor.confirmed_lsn) if anchor else (None, None)
     at = AtSource(**row, restart=restart, confirmed=confirmed, sender=values["sender"])
     ours = slot_lag.of(found, config.slot, at.written)
-    return Look(at, holder[0] if holder else None, ours, missing, marked, clients, narrowed)
+    return SourceReading(at, holder[0] if holder else None, ours, missing, marked, clients, narrowed)
 
 
-def sessions(connection: Connection, source_id: uuid.UUID) -> dict[str, Session]:
+def sessions(connection: Connection, source_id: uuid.UUID) -> dict[str, RoleSession]:
     """The existing sessions by name."""
     return {
         found.name: found
-        for found in queries.rows(connection, Session, statement("operate.lag", "lag_sessions"), {"source": source_id})
+        for found in queries.rows(
+            connection, RoleSession, statement("operate.lag", "lag_sessions"), {"source": source_id}
+        )
     }
 
 
-def around(connection: Connection, of: Moved, lsns: Iterable[int]) -> dict[int, Around]:
+def around(connection: Connection, of: StoredPositions, lsns: Iterable[int]) -> dict[int, NearestSamples]:
     """What is known of the times at which these LSNs were written."""
     values = {"source": of.source_id, "epoch": of.epoch, "lsns": list(lsns)}
     return {
         found.asked: found
-        for found in queries.rows(connection, Around, statement("operate.lag", "lag_written"), values)
+        for found in queries.rows(connection, NearestSamples, statement("operate.lag", "lag_written"), values)
     }
 
 
-def spilled(connection: Connection, of: Moved, at: AtSource) -> int:
+def spilled(connection: Connection, of: StoredPositions, at: AtSource) -> int:
     """Bytes that decoding has spilled at the source in about the last minute."""
     values = {"source": of.source_id, "epoch": of.epoch, "read_at": at.read_at}
     before = queries.value(connection, statement("operate.lag", "lag_spilled"), values)

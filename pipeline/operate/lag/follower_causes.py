@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 from pipeline.followers.applier_session import ApplierActivity
 from pipeline.followers.operating.status import FollowerStatus
-from pipeline.operate.lag.facts import Facts
-from pipeline.operate.lag.model import Limit, Stage, is_late
+from pipeline.operate.lag.facts import LagFacts
+from pipeline.operate.lag.model import LagLimit, LagStage, is_late
 from pipeline.terminal import drawing
 
 STAGE = "followed"
 _SEE = "see `pipeline followers show {}`"
 
 
-def limit(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
+def limit(facts: LagFacts, stages: Mapping[str, LagStage]) -> LagLimit | None:
     """The one that is farthest behind where it is late, else one that is stopped or paused and lacks something."""
     stage = stages.get(STAGE)
     stuck = [each for each in facts.followers if each.state in ("paused", "stopped") and each.lag_seqs]
@@ -29,7 +29,7 @@ def limit(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
     others = len({each.name for each in found}) - 1
     why, remedy = _why(first, facts.applier)
     text = f'follower "{first.name}" is farthest behind: the first of {behind} is {age} old; {why}'
-    return Limit("follower", text + (f"; {others} more do not go on" if others else ""), remedy)
+    return LagLimit("follower", text + (f"; {others} more do not go on" if others else ""), remedy)
 
 
 def _why(late: FollowerStatus, seen: ApplierActivity | None) -> tuple[str, str]:

@@ -12,7 +12,7 @@ _UNSEEN = timedelta(seconds=2)
 
 
 @dataclass(frozen=True)
-class Around:
+class NearestSamples:
     """The samples next to an LSN: at `below_at` nothing beyond `below` was written, at `above_at` all up to `above`."""
 
     asked: int
@@ -22,7 +22,7 @@ class Around:
     above_at: datetime | None = None
 
 
-def written_at(around: Around | None, end: int, now: datetime, *, sampled: bool) -> datetime | None:
+def written_at(around: NearestSamples | None, end: int, now: datetime, *, sampled: bool) -> datetime | None:
     """When the WAL after the LSN was written; None when nothing is known. `end`: the end of WAL at `now`.
 
     For an LSN before the oldest sample: the time of that sample, though it may have been any time before.

@@ -29,7 +29,7 @@ LATE_SECONDS = 2 * BEAT_SECONDS
 
 
 @dataclass(frozen=True)
-class Stage:
+class LagStage:
     """How far a stage is: every transaction that commits before `lsn` has passed it.
 
     `behind_bytes` is the source's WAL after that, `behind_seconds` the age of its oldest change (None: not known);
@@ -46,7 +46,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Limit:
+class LagLimit:
     """A part that delays changes: why, and what to do."""
 
     part: Part
@@ -55,29 +55,29 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Lag:
+class LagReport:
     """`stages` in the order in which changes pass them; empty when the source does not answer.
 
     `limits`: what delays changes, the main cause first; never empty.
     """
 
-    limits: list[Limit]
+    limits: list[LagLimit]
     written_lsn: lsn.Shown | None = None
-    stages: list[Stage] = field(default_factory=list)
+    stages: list[LagStage] = field(default_factory=list)
 
     JSON: ClassVar = ("written_lsn", "stages", "limited_by", "also")
 
-    def stage(self, name: str) -> Stage | None:
+    def stage(self, name: str) -> LagStage | None:
         """The stage of this name, if there is one."""
         return next((stage for stage in self.stages if stage.stage == name), None)
 
     @property
-    def limited_by(self) -> Limit:
+    def limited_by(self) -> LagLimit:
         """The main cause."""
         return self.limits[0]
 
     @property
-    def also(self) -> list[Limit]:
+    def also(self) -> list[LagLimit]:
         """What else delays changes."""
         return self.limits[1:]
 

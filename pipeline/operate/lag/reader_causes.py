@@ -8,15 +8,15 @@ from datetime import UTC, datetime, timedelta
 from pipeline.exports import window
 from pipeline.log.readers import FOLLOWER, LAKE, LaggingReader
 from pipeline.operate.lag import follower_causes, lsn_times
-from pipeline.operate.lag.facts import AtSource, Facts, Holder
-from pipeline.operate.lag.model import Limit, Stage, is_late
+from pipeline.operate.lag.facts import AtSource, LagFacts, OldestTransaction
+from pipeline.operate.lag.model import LagLimit, LagStage, is_late
 from pipeline.terminal import drawing
 
 HELD_BYTES = 16_000_000
 """A slot always keeps about so much WAL: the source removes whole segments, and not at every commit."""
 
 
-def limits(facts: Facts, stages: Mapping[str, Stage]) -> Iterator[Limit]:
+def limits(facts: LagFacts, stages: Mapping[str, LagStage]) -> Iterator[LagLimit]:
     """The lagging readers, then a transaction that holds WAL."""
     found = (
         _consumer(facts, stages),
@@ -37,7 +37,7 @@ def held_beyond(at: AtSource) -> list[int]:
     return [at.confirmed - HELD_BYTES]
 
 
-def _consumer(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
+def _consumer(facts: LagFacts, stages: Mapping[str, LagStage]) -> LagLimit | None:
     """The consumer that lags most, of those that are late or paused."""
     waiting = [each for each in facts.readers if each.kind not in (LAKE, FOLLOWER)]
     stage = stages.get("consumed")
@@ -50,7 +50,7 @@ def _consumer(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
     behind = drawing.count(first.seqs, "seq")
     text = f'{first.kind} "{first.name}" lags most: the first of {behind} is {age} old'
     others = f"; {len(waiting) - 1} more lag" if len(waiting) > 1 else ""
-    return Limit("consumer", text + _state(first) + others, _remedy(first))
+    return LagLimit("consumer", text + _state(first) + others, _remedy(first))
 
 
 def _state(reader: LaggingReader) -> str:
@@ -67,7 +67,7 @@ def _remedy(reader: LaggingReader) -> str:
     return f"check its client; if the consumer is no longer needed: `pipeline consumers delete {reader.name}`"
 
 
-def _export(facts: Facts, stage: Stage | None) -> Limit | None:
+def _export(facts: LagFacts, stage: LagStage | None) -> LagLimit | None:
     exports = facts.exports
     if stage is None or stage.reader is None or exports is None or stage.own_seconds is None:
         return None
@@ -76,7 +76,7 @@ def _export(facts: Facts, stage: Stage | None) -> Limit | None:
         return None
     text = f"exports: the first event that the lake lacks is {drawing.lasted(stage.behind_seconds)} old"
     why = exports.problem or (exports.last_run.reason if failed and exports.last_run else None)
-    return Limit(
+    return LagLimit(
         "export", text + (f"; {why}" if why else ""), "see `pipeline export list`, and the log of the last run"
     )
 
@@ -89,7 +89,7 @@ def _between_runs(schedule: str) -> float:
     return (second - first).total_seconds()
 
 
-def _transaction(facts: Facts) -> Limit | None:
+def _transaction(facts: LagFacts) -> LagLimit | None:
     """The transaction that makes the source keep WAL although we have confirmed it."""
     at, holder = facts.at, facts.holder
     beyond = held_beyond(at)
@@ -99,14 +99,14 @@ def _transaction(facts: Facts) -> Limit | None:
     if written is not None and holder.began > written:  # it began later: the slot has just not advanced yet
         return None
     kept = drawing.size((at.confirmed or 0) - (at.restart or 0))
-    return Limit(
+    return LagLimit(
         "transaction",
         f"{_who(holder)}: nothing is late because of it, but the source keeps {kept} of WAL for the slot until it ends",
         _end(holder),
     )
 
 
-def _who(holder: Holder) -> str:
+def _who(holder: OldestTransaction) -> str:
     age = drawing.ago(holder.seconds)
     if holder.prepared is not None:
         return f'transaction "{holder.prepared}" of {holder.username} in {holder.database} was prepared {age} ago'
@@ -117,7 +117,7 @@ def _who(holder: Holder) -> str:
     )
 
 
-def _end(holder: Holder) -> str:
+def _end(holder: OldestTransaction) -> str:
     if holder.prepared is None:
         return f"let it end, or end it: select pg_terminate_backend({holder.pid})"
     return f"in {holder.database}: commit prepared '{holder.prepared}', or rollback prepared '{holder.prepared}'"

@@ -15,8 +15,8 @@ from pipeline.followers.operating import status as followers
 from pipeline.log.readers import FOLLOWER, LAKE, LaggingReader, ReaderRegistry
 from pipeline.log.table import EventsTable
 from pipeline.operate.lag import causes, follower_causes, lsn_times, reader_causes
-from pipeline.operate.lag.facts import AtSource, Facts, Look, Moved, around, sessions, spilled
-from pipeline.operate.lag.model import LATE_SECONDS, Lag, Stage, is_late
+from pipeline.operate.lag.facts import AtSource, LagFacts, SourceReading, StoredPositions, around, sessions, spilled
+from pipeline.operate.lag.model import LATE_SECONDS, LagReport, LagStage, is_late
 from pipeline.postgres import role_locks
 from pipeline.postgres.connections import Connection
 
@@ -27,21 +27,21 @@ FOLLOWER_SECONDS = 2.0
 def measure(
     config: Config,
     connection: Connection,
-    look: Look,
-    moved: Moved | None,
+    look: SourceReading,
+    moved: StoredPositions | None,
     reasons: Sequence[str],
     exports: ExportStatus | None,
-) -> Lag:
+) -> LagReport:
     """The lag at the moment of `look`. `reasons`: why the roles do not run."""
     at = look.at
     starts = role_locks.server_starts(connection, "replication")
     if moved is None:
-        return Lag([causes.missing_source(reasons, starts=starts)], at.written)
+        return LagReport([causes.missing_source(reasons, starts=starts)], at.written)
     found = positions(at, moved)
     exported = exports is not None and not exports.off and exports.exported_seq is not None
     readers = ReaderRegistry(connection, EventsTable.parse(config.events_table))
     lake = (LAKE, str(config.exports)) if exported else None
-    facts = Facts(
+    facts = LagFacts(
         at=at,
         moved=moved,
         holder=look.holder,
@@ -63,7 +63,7 @@ def measure(
     if FOLLOWER in kinds:
         stages.append(_taken(facts, shuffled, follower_causes.STAGE, lambda kind: kind == FOLLOWER))
         facts = _with_followers(connection, facts, stages[-1])
-    return Lag(causes.limits(facts, stages), at.written, stages)
+    return LagReport(causes.limits(facts, stages), at.written, stages)
 
 
 def _lagging(readers: ReaderRegistry, lake: tuple[str, str] | None) -> Iterator[LaggingReader]:
@@ -77,7 +77,7 @@ def _elsewhere(connection: Connection) -> Iterator[LaggingReader]:
         yield from (each for each in found if each.kind not in (LAKE, FOLLOWER))
 
 
-def _with_followers(connection: Connection, facts: Facts, followed: Stage) -> Facts:
+def _with_followers(connection: Connection, facts: LagFacts, followed: LagStage) -> LagFacts:
     """With what is known of followers."""
     known = registry.find(connection)
     served = followers.is_served(connection)
@@ -90,7 +90,7 @@ def _with_followers(connection: Connection, facts: Facts, followed: Stage) -> Fa
     return replace(facts, followers=shown, applier=applier)
 
 
-def positions(at: AtSource, moved: Moved) -> dict[str, int]:
+def positions(at: AtSource, moved: StoredPositions) -> dict[str, int]:
     """The position of each stage by name; a stage where nothing waits is where the stage before it is."""
     staged = max(moved.staged, at.staged or 0)
     waits = moved.watermark < moved.complete
@@ -104,15 +104,15 @@ def positions(at: AtSource, moved: Moved) -> dict[str, int]:
     return {name: min(found[name], at.written) for name in order if name in found}
 
 
-def log_stages(facts: Facts, positions: dict[str, int]) -> Iterator[Stage]:
+def log_stages(facts: LagFacts, positions: dict[str, int]) -> Iterator[LagStage]:
     """The stages up to the log, from their positions by name."""
-    before: Stage | None = None
+    before: LagStage | None = None
     for name, position in positions.items():
         before = _stage(facts, before, name, position, _late(facts, position))
         yield before
 
 
-def _late(facts: Facts, position: int) -> float | None:
+def _late(facts: LagFacts, position: int) -> float | None:
     at = facts.at
     if position >= at.written:
         return 0.0
@@ -123,7 +123,7 @@ def _late(facts: Facts, position: int) -> float | None:
     return None if _is_perhaps_idle(facts, position, seconds) else seconds
 
 
-def _is_perhaps_idle(facts: Facts, position: int, seconds: float) -> bool:
+def _is_perhaps_idle(facts: LagFacts, position: int, seconds: float) -> bool:
     """Whether the WAL after the position may hold nothing for us, as far as one can tell who may not see walsenders.
 
     What an idle worker has passed it tells its walsender at once, and stores only now and then.
@@ -134,7 +134,7 @@ def _is_perhaps_idle(facts: Facts, position: int, seconds: float) -> bool:
     return at.written - position < IDLE_BYTES and LATE_SECONDS <= seconds < IDLE_SECONDS + LATE_SECONDS
 
 
-def _taken(facts: Facts, shuffled: Stage, name: str, of_kind: Callable[[str], bool]) -> Stage:
+def _taken(facts: LagFacts, shuffled: LagStage, name: str, of_kind: Callable[[str], bool]) -> LagStage:
     """The stage of the log's readers: the position of the one that lags most."""
     waiting = [each for each in facts.readers if of_kind(each.kind)]
     first = min(waiting, key=lambda each: each.committed_at, default=None)
@@ -146,15 +146,15 @@ def _taken(facts: Facts, shuffled: Stage, name: str, of_kind: Callable[[str], bo
     return replace(_stage(facts, shuffled, name, position, late), reader=first.name)
 
 
-def _stage(facts: Facts, before: Stage | None, name: str, position: int, late: float | None) -> Stage:
+def _stage(facts: LagFacts, before: LagStage | None, name: str, position: int, late: float | None) -> LagStage:
     behind = max(0, facts.at.written - position)
     own = late
     if late is not None and before is not None:
         own = round(max(0.0, late - (before.behind_seconds or 0.0)), 1) if _is_known(before, position) else None
-    return Stage(name, position, behind, late, max(0, behind - (before.behind_bytes if before else 0)), own)
+    return LagStage(name, position, behind, late, max(0, behind - (before.behind_bytes if before else 0)), own)
 
 
-def _is_known(before: Stage, position: int) -> bool:
+def _is_known(before: LagStage, position: int) -> bool:
     """Whether it is known what a stage adds; all of its lag where only that of the idle worker before is unknown."""
     return before.behind_seconds is not None or position < before.lsn
 

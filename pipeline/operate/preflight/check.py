@@ -18,7 +18,7 @@ from pipeline.config.values import OFF
 from pipeline.errors import PipelineError, SchemaError
 from pipeline.exports import preflight as exports
 from pipeline.exports import status
-from pipeline.findings import Cure, Finding, Findings, first_names, guarded, of_error
+from pipeline.findings import CheckFinding, CheckFindings, SqlRemedy, first_names, guarded, of_error
 from pipeline.log import dead_letters, jumps, wakeups
 from pipeline.log.shuffling import routes
 from pipeline.log.table import EventsTable
@@ -57,13 +57,13 @@ class _Server:
     database: str
 
 
-def run(config: Config, accepted: Collection[str] = (), *, source_too: bool = True) -> list[Finding]:
+def run(config: Config, accepted: Collection[str] = (), *, source_too: bool = True) -> list[CheckFinding]:
     """Every finding, in reading order. An error whose name is in `accepted` or PIPELINE_ACCEPT becomes a warning.
 
     `source_too`: also what the source is like, which matters to the server that reads it alone.
     """
     accepted = frozenset([*accepted, *config.accept])
-    found: list[Finding] = []
+    found: list[CheckFinding] = []
     with ExitStack() as stack, ThreadPoolExecutor() as both:  # one that is away is waited for beside the other
         asked = ("source", "pipeline database") if source_too else ("pipeline database",)
         opened = dict(zip(asked, both.map(partial(_open, stack, config), asked), strict=True))
@@ -86,7 +86,7 @@ def run(config: Config, accepted: Collection[str] = (), *, source_too: bool = Tr
     return [_accept(finding, accepted) for finding in found]
 
 
-def missing_roles(config: Config, roles: SourceRoles) -> list[Finding]:
+def missing_roles(config: Config, roles: SourceRoles) -> list[CheckFinding]:
     """Find what these roles lack at the source: one finding with its cure, or why that cannot be found out."""
     with ExitStack() as stack:
         source, found = _open(stack, config, "source")
@@ -96,21 +96,21 @@ def missing_roles(config: Config, roles: SourceRoles) -> list[Finding]:
         return list(guarded(source_roles.NAME, lambda: source_roles.missing(config, source, pipeline, roles)))
 
 
-def _accept(finding: Finding, accepted: Collection[str]) -> Finding:
+def _accept(finding: CheckFinding, accepted: Collection[str]) -> CheckFinding:
     return replace(finding, level="warning") if finding.level == "error" and finding.name in accepted else finding
 
 
-def _open(stack: ExitStack, config: Config, what: str) -> tuple[Connection | None, Sequence[Finding]]:
+def _open(stack: ExitStack, config: Config, what: str) -> tuple[Connection | None, Sequence[CheckFinding]]:
     """A connection, closed by `stack`, and findings on how it was made."""
-    found: list[Finding] = []
+    found: list[CheckFinding] = []
     try:
         dsn = _dsn(config, what)
         if dsn is None:
             text = f"no DSN is set: `pipeline serve` will run an embedded Postgres under {config.data_dir}"
-            found.append(Finding("ok", what, text))
+            found.append(CheckFinding("ok", what, text))
             return None, found
         connection = stack.enter_context(connections.connect_promptly(dsn, what, name="pipeline check"))
-        found.append(Finding("ok", what, f"answers at {describe(dsn)}"))
+        found.append(CheckFinding("ok", what, f"answers at {describe(dsn)}"))
         found += guarded("pooler", lambda: _pooler(stack, dsn, what, connection))
         return connection, found
     except PipelineError as error:
@@ -129,20 +129,22 @@ def _dsn(config: Config, what: str) -> str | None:
     return server.dsn(name) if server.running() else None
 
 
-def _pooler(stack: ExitStack, dsn: str, what: str, first: Connection) -> Findings:
+def _pooler(stack: ExitStack, dsn: str, what: str, first: Connection) -> CheckFindings:
     second = stack.enter_context(connections.connect(dsn, what, name="pipeline check"))
     found = poolers.look(first, second)
     if finding := pooler(what, found.in_between, found.shared):
         yield finding
 
 
-def pooler(what: str, in_between: bool, shared: bool) -> Finding | None:
+def pooler(what: str, in_between: bool, shared: bool) -> CheckFinding | None:
     """`in_between`: not the server itself answered. `shared`: one server process served two sessions at a time."""
     remedy = f"connect to the server of the {what} directly, not through a pooler such as pgbouncer"
     if shared:
-        return Finding("error", "pooler", f"a pooler shares the {what}'s sessions: locks and replication break", remedy)
+        return CheckFinding(
+            "error", "pooler", f"a pooler shares the {what}'s sessions: locks and replication break", remedy
+        )
     if in_between:
-        return Finding("warning", "pooler", f"a pooler or proxy is in front of the {what}", remedy)
+        return CheckFinding("warning", "pooler", f"a pooler or proxy is in front of the {what}", remedy)
     return None
 
 
@@ -152,30 +154,34 @@ def _facts(connection: Connection) -> _Server:
     return facts
 
 
-def _server(what: str, facts: _Server) -> Findings:
+def _server(what: str, facts: _Server) -> CheckFindings:
     major = facts.version // 10000
     name = f"{what} version"
     if facts.version < prepare.MIN_VERSION:
-        yield Finding("error", name, f"Postgres {facts.shown_version}, but 15 or newer is needed", "upgrade it")
+        yield CheckFinding("error", name, f"Postgres {facts.shown_version}, but 15 or newer is needed", "upgrade it")
     elif major > NEWEST:
-        yield Finding("warning", name, f"Postgres {facts.shown_version} is newer than the newest tested ({NEWEST})")
+        yield CheckFinding(
+            "warning", name, f"Postgres {facts.shown_version} is newer than the newest tested ({NEWEST})"
+        )
     else:
-        yield Finding("ok", name, f"Postgres {facts.shown_version}")
+        yield CheckFinding("ok", name, f"Postgres {facts.shown_version}")
     if what == "source" and facts.encoding == "SQL_ASCII":
         text = f"database {facts.database} is SQL_ASCII: a value that is not UTF-8 would stop replication permanently"
-        yield Finding("warning", "source encoding", text, "store UTF-8 only, or move to a database encoded in UTF8")
+        yield CheckFinding(
+            "warning", "source encoding", text, "store UTF-8 only, or move to a database encoded in UTF8"
+        )
 
 
-def _pipeline(config: Config, connection: Connection) -> Findings:
+def _pipeline(config: Config, connection: Connection) -> CheckFindings:
     facts = _facts(connection)
     yield from _server("pipeline database", facts)
     if facts.encoding != "UTF8":
         text = f"database {facts.database} is encoded in {facts.encoding}, which cannot hold every text"
         remedy = "create the pipeline database with encoding 'UTF8' template template0"
-        yield Finding("error", "pipeline database encoding", text, remedy)
+        yield CheckFinding("error", "pipeline database encoding", text, remedy)
     if facts.read_only:
         text = f"database {facts.database} is a standby" if facts.standby else f"database {facts.database} is read-only"
-        yield Finding("error", "pipeline database", text, "set PIPELINE_DATABASE_DSN to one that can be written")
+        yield CheckFinding("error", "pipeline database", text, "set PIPELINE_DATABASE_DSN to one that can be written")
     yield from guarded("pipeline schema", lambda: _schema(connection))
     yield from guarded("events table", lambda: legacy_log.check(connection, EventsTable.parse(config.events_table)))
     yield from guarded("standbys", lambda: check_standbys(connection))
@@ -184,12 +190,12 @@ def _pipeline(config: Config, connection: Connection) -> Findings:
     yield from guarded("dead letters", lambda: _blocked(config, connection))
 
 
-def _schema(connection: Connection) -> Findings:
+def _schema(connection: Connection) -> CheckFindings:
     try:
         migrations.refuse_unfit(connection)
     except SchemaError as error:
         grants = tuple(migrations.missing_grants(connection))
-        yield replace(of_error("pipeline schema", error), cure=Cure("pipeline", grants) if grants else None)
+        yield replace(of_error("pipeline schema", error), cure=SqlRemedy("pipeline", grants) if grants else None)
         return
     revision, newest = migrations.current_revision(connection), migrations.head()
     if revision == newest:
@@ -198,10 +204,10 @@ def _schema(connection: Connection) -> Findings:
         text = f"not created yet; `pipeline serve` will create it (revision {newest}), and this user may"
     else:
         text = f"at revision {revision}; `pipeline serve` will migrate it to {newest}"
-    yield Finding("ok", "pipeline schema", text)
+    yield CheckFinding("ok", "pipeline schema", text)
 
 
-def _known(config: Config, pipeline: Connection | None, found: list[Finding]) -> ReplicationSource | None:
+def _known(config: Config, pipeline: Connection | None, found: list[CheckFinding]) -> ReplicationSource | None:
     """The source as the pipeline database knows it; None when it was never migrated."""
     if pipeline is None or any(finding.name == "pipeline schema" and finding.level == "error" for finding in found):
         return None
@@ -212,11 +218,11 @@ def _known(config: Config, pipeline: Connection | None, found: list[Finding]) ->
         return None
 
 
-def _same(config: Config, source: Connection, pipeline: Connection) -> Findings:
+def _same(config: Config, source: Connection, pipeline: Connection) -> CheckFindings:
     if not own_tables.shares_database(source, pipeline):
         return
     text = "source and pipeline database are the same: writes to the log are decoded too, and its tables left out"
-    yield Finding("warning", "same database", text, "use a separate pipeline database, on this server or another")
+    yield CheckFinding("warning", "same database", text, "use a separate pipeline database, on this server or another")
     published = publications.tables_of(source, config.publication)
     own = own_tables.read(source, pipeline, config.events_tables)
     if ours := [str(table) for table in published if own.includes(table.schema, [str(table)])]:
@@ -224,10 +230,12 @@ def _same(config: Config, source: Connection, pipeline: Connection) -> Findings:
             f'"{config.publication}" publishes the server\'s own tables ({first_names(ours)}): what is written to them'
         )
         text += " is sent to it, which costs time, and never captured"
-        yield Finding("warning", "own tables", text, f"alter publication {identifier(config.publication)} set table …")
+        yield CheckFinding(
+            "warning", "own tables", text, f"alter publication {identifier(config.publication)} set table …"
+        )
 
 
-def _blocked(config: Config, connection: Connection) -> Findings:
+def _blocked(config: Config, connection: Connection) -> CheckFindings:
     """Findings, if any; none when everything is in the log, or nothing was ever replicated."""
     stored = sources.find_in_any(connection, config.source_id)
     if stored is None:
@@ -237,32 +245,34 @@ def _blocked(config: Config, connection: Connection) -> Findings:
         at = lsn.show(stop.commit_lsn)
         text = f"cannot send the transaction that commits at {at}: {stop.cause} (SQLSTATE {stop.sqlstate})"
         remedy = f"fix the cause, or run `{blocked_transactions.SKIP} {at}` to continue without it"
-        yield Finding("error", "source stops", text, remedy, waits=True)
+        yield CheckFinding("error", "source stops", text, remedy, waits=True)
     parked = dead_letters.counts(connection)["parked"]
     if parked:
         text = f"{drawing.count(parked, 'change')} could not be written to the log"
-        yield Finding("warning", "dead letters", text, "see `pipeline dead-letters list`, then retry or discard them")
+        yield CheckFinding(
+            "warning", "dead letters", text, "see `pipeline dead-letters list`, then retry or discard them"
+        )
 
 
-def check_ports(config: Config, pipeline: Connection | None, *, away: bool) -> Findings:
+def check_ports(config: Config, pipeline: Connection | None, *, away: bool) -> CheckFindings:
     """Findings on the ports of HTTP and gRPC. `away`: the pipeline database does not answer."""
     yield from _port(config, pipeline, "HTTP", str(config.http_port), away=away)
     if config.grpc_port != OFF:
         yield from _port(config, pipeline, "gRPC", config.grpc_port, away=away)
 
 
-def _port(config: Config, pipeline: Connection | None, what: str, port: str, *, away: bool) -> Findings:
+def _port(config: Config, pipeline: Connection | None, what: str, port: str, *, away: bool) -> CheckFindings:
     reason = ports.refused(config.http_host, int(port))
     if reason is None or (pipeline is not None and _is_served(pipeline, what, port)):
         return
     setting = f"PIPELINE_{what.upper()}_PORT"
     text = f"{what} cannot listen at {config.http_host}:{port}: {reason}"
     if away:
-        yield Finding("ok", PORT, f"{text}; whether this server does is known once the pipeline database answers")
+        yield CheckFinding("ok", PORT, f"{text}; whether this server does is known once the pipeline database answers")
         return
     waits = what == "gRPC" and "grpc_port" not in config.model_fields_set  # then the rest is served
     level: Literal["warning", "error"] = "warning" if waits else "error"
-    yield Finding(level, PORT, text, f"stop what uses the port, or choose another {setting}", waits=True)
+    yield CheckFinding(level, PORT, text, f"stop what uses the port, or choose another {setting}", waits=True)
 
 
 def _is_served(pipeline: Connection, what: str, port: str) -> bool:
@@ -275,25 +285,27 @@ def _is_served(pipeline: Connection, what: str, port: str) -> bool:
     return bool(queries.value(pipeline, _SERVED_PORT, values))
 
 
-def check_clocks(source: Connection, pipeline: Connection) -> Findings:
+def check_clocks(source: Connection, pipeline: Connection) -> CheckFindings:
     """Warn if the two clocks differ, as far as the time that it takes to ask says."""
     before, there, after = jumps.clock(source), jumps.clock(pipeline), jumps.clock(source)
     seconds = max(before - there, there - after, 0) / 1_000_000
     if seconds > CLOCK_SECONDS:
         text = f"the clocks of source and pipeline database differ by {seconds:,.0f} s"
-        yield Finding("warning", "clocks", f"{text}: after a restore the log skips seqs by them", "set both by NTP")
+        yield CheckFinding(
+            "warning", "clocks", f"{text}: after a restore the log skips seqs by them", "set both by NTP"
+        )
 
 
-def check_standbys(pipeline: Connection) -> Findings:
+def check_standbys(pipeline: Connection) -> CheckFindings:
     """Warn if the cluster has standbys, and each of them may lack what readers have seen when it is promoted."""
     found = int(queries.value(pipeline, statement("operate.preflight", "asynchronous_standbys")))
     if found:
         text = "a standby of the pipeline database may lack events that readers have seen when it is promoted"
         remedy = "set synchronous_standby_names there; without it readers get some changes again after a promotion"
-        yield Finding("warning", "standbys", f"{text}: none of them is synchronous", remedy)
+        yield CheckFinding("warning", "standbys", f"{text}: none of them is synchronous", remedy)
 
 
-def check_log_place(pipeline: Connection) -> Findings:
+def check_log_place(pipeline: Connection) -> CheckFindings:
     """Warn if the provider refuses what tells that the log was restored."""
     if migrations.current_revision(pipeline) != migrations.head():
         return
@@ -301,23 +313,23 @@ def check_log_place(pipeline: Connection) -> Findings:
     names = ("its cluster", "its timeline")
     if refused := [name for name, missing in zip(names, found or (), strict=True) if missing]:
         text = f"the pipeline database does not tell {' and '.join(refused)}: some restores cannot be noticed"
-        yield Finding("warning", "restores", text, "run `pipeline sources adopt --restored` after each restore")
+        yield CheckFinding("warning", "restores", text, "run `pipeline sources adopt --restored` after each restore")
 
 
-def check_routes(config: Config, connection: Connection) -> Findings:
+def check_routes(config: Config, connection: Connection) -> CheckFindings:
     """Findings on routes. Raises ConfigError when the default table differs but may not change now."""
     _require_default(config, connection)
     for later, earlier in never_used(config.routes):
         text = f"route {later} never gets a change: route {earlier} comes first and takes all of them"
-        yield Finding("warning", "routes", text, f"put route {later} first, or remove it")
+        yield CheckFinding("warning", "routes", text, f"put route {later} first, or remove it")
     if status.why_off(config) is None:
         for number in dividing(config.routes):
             text = f"route {number} takes some actions only: its tables have no `current` in the lake"
-            yield Finding("warning", "routes", text, "leave out its actions, or read `changes` of both lakes")
+            yield CheckFinding("warning", "routes", text, "leave out its actions, or read `changes` of both lakes")
     wrong = [found for name in config.events_tables[1:] for found in _route_table(connection, EventsTable.parse(name))]
     yield from wrong
     if config.routes and not wrong:
-        yield Finding(
+        yield CheckFinding(
             "ok", "routes", f"{len(config.routes)} to {first_names(config.events_tables[1:]) or config.events_table}"
         )
 
@@ -328,7 +340,7 @@ def _require_default(config: Config, connection: Connection) -> None:
         routes.require_default(connection, source.id, EventsTable.parse(config.events_table))
 
 
-def _route_table(connection: Connection, table: EventsTable) -> Findings:
+def _route_table(connection: Connection, table: EventsTable) -> CheckFindings:
     """What is wrong with the table of a route."""
     for finding in guarded("routes", lambda: legacy_log.check(connection, table, "routes", "the route")):
         if finding.level != "ok":

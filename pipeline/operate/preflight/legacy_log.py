@@ -6,7 +6,7 @@ from psycopg.sql import Identifier
 
 from pipeline.capture.source import sources
 from pipeline.config.settings import Config
-from pipeline.findings import Cure, Finding, Findings, quoted
+from pipeline.findings import CheckFinding, CheckFindings, SqlRemedy, quoted
 from pipeline.log import legacy_tables, table_shape
 from pipeline.log.shuffling import routes
 from pipeline.log.table import EventsTable
@@ -32,7 +32,7 @@ def ensure(config: Config, connection: Connection) -> None:
 
 def check(
     connection: Connection, table: EventsTable, name: str = "events table", setting: str = "PIPELINE_EVENTS_TABLE"
-) -> Findings:
+) -> CheckFindings:
     """Whether events can be written to the table, or it can be created. `name`: of the findings; `setting`: what names
     the table.
 
@@ -45,16 +45,16 @@ def check(
     table_shape.refuse_unfit(found, table)
     if not found.is_current:
         text = f"{table} is from an older version: `pipeline serve` will migrate it; its rows are not changed"
-        yield Finding("ok", name, text)
+        yield CheckFinding("ok", name, text)
         yield from _other_writer(connection, table, name)
     elif not found.is_owner and found.partitioned_by:
-        yield Finding("error", name, f"this user may not write {table}", f"make this user the owner of {table}")
+        yield CheckFinding("error", name, f"this user may not write {table}", f"make this user the owner of {table}")
     else:
-        yield Finding("ok", name, f"{table} exists")
+        yield CheckFinding("ok", name, f"{table} exists")
     yield from _exhausted(connection, table, found.oid, name)
 
 
-def _to_be_made(connection: Connection, table: EventsTable, name: str, setting: str) -> Finding:
+def _to_be_made(connection: Connection, table: EventsTable, name: str, setting: str) -> CheckFinding:
     schema = Identifier(table.schema).as_string(connection)
     row = connection.execute(_EVENTS_SCHEMA, {"schema": schema}).fetchone()
     assert row is not None  # noqa: S101  a query without a table
@@ -68,7 +68,7 @@ def _to_be_made(connection: Connection, table: EventsTable, name: str, setting: 
             user=Identifier(user),
         )
         remedy = f"create schema {schema}, or correct {setting}"
-        return Finding("error", name, text, remedy, cure=Cure("pipeline", (owner,)))
+        return CheckFinding("error", name, text, remedy, cure=SqlRemedy("pipeline", (owner,)))
     if not may_create:
         remedy = quoted(
             connection,
@@ -76,21 +76,21 @@ def _to_be_made(connection: Connection, table: EventsTable, name: str, setting: 
             schema=Identifier(table.schema),
             user=Identifier(user),
         )
-        return Finding(
-            "error", name, f'user "{user}" may not create {table}', sql(remedy), cure=Cure("pipeline", (remedy,))
+        return CheckFinding(
+            "error", name, f'user "{user}" may not create {table}', sql(remedy), cure=SqlRemedy("pipeline", (remedy,))
         )
-    return Finding("ok", name, f"{table} will be created")
+    return CheckFinding("ok", name, f"{table} will be created")
 
 
-def _other_writer(connection: Connection, table: EventsTable, name: str) -> Findings:
+def _other_writer(connection: Connection, table: EventsTable, name: str) -> CheckFindings:
     ago = legacy_tables.seconds_since_newest(connection, table)
     if ago is not None and ago < legacy_tables.RECENTLY:
         text = f"a row was written to {table} {max(0.0, ago):.0f} s ago: another server seems to write to it"
         remedy = "stop that server first: once the table is migrated, its rows are rejected"
-        yield Finding("warning", name, text, remedy)
+        yield CheckFinding("warning", name, text, remedy)
 
 
-def _exhausted(connection: Connection, table: EventsTable, oid: int, name: str) -> Findings:
+def _exhausted(connection: Connection, table: EventsTable, oid: int, name: str) -> CheckFindings:
     """Further columns that a sequence fills for each row, such as `id serial`: once it ends, no row can be added."""
     for column, kind, last, most in connection.execute(
         statement("operate.preflight", "counted_columns"), {"oid": oid}
@@ -100,4 +100,4 @@ def _exhausted(connection: Connection, table: EventsTable, oid: int, name: str) 
         text = f"column {column} of {table} is {kind} and at {last:,} of {most:,}: after that no event can be written"
         where = f"alter table {sql(table.identifier.as_string(connection))} alter column {shortest(column)}"
         remedy = f"{where} type bigint, which rewrites the table, or drop that column"
-        yield Finding("warning", name, text, remedy)
+        yield CheckFinding("warning", name, text, remedy)

@@ -14,7 +14,7 @@ from pipeline.capture.source import providers, publication_ledger, publishable_t
 from pipeline.capture.source.publishable_tables import PublishableTable
 from pipeline.config.settings import Config
 from pipeline.errors import ConfigError
-from pipeline.findings import Cure, quoted
+from pipeline.findings import SqlRemedy, quoted
 from pipeline.operate import superusers
 from pipeline.operate.preflight import table_checks
 from pipeline.postgres import queries
@@ -68,7 +68,7 @@ def proposed(config: Config, source: Connection, unfit: set[str]) -> SourceRoles
     return SourceRoles(first, READING if reader in unfit or reader == user else reader)
 
 
-def cure(config: Config, source: Connection, pipeline: Connection | None, roles: SourceRoles) -> Cure | None:
+def cure(config: Config, source: Connection, pipeline: Connection | None, roles: SourceRoles) -> SqlRemedy | None:
     """The statements that are missing, with what the reader should know; None if nothing is missing."""
     there = publication_ledger.read_publications(source, [config.publication])
     tables = superusers.captured(config, source, pipeline)
@@ -86,7 +86,7 @@ def cure(config: Config, source: Connection, pipeline: Connection | None, roles:
     notes = [*_about_roles(source, roles)]
     if not there:
         notes += _about_publications(config, source, pipeline, roles)
-    return Cure("source", tuple(statements), tuple(notes))
+    return SqlRemedy("source", tuple(statements), tuple(notes))
 
 
 def of_roles(

@@ -14,7 +14,7 @@ from pipeline.capture.source import slots
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.walsender import application_name
 from pipeline.config.settings import Config
-from pipeline.findings import Finding, Findings, guarded
+from pipeline.findings import CheckFinding, CheckFindings, guarded
 from pipeline.operate import slot_owners
 from pipeline.operate.preflight import source_roles, table_checks
 from pipeline.postgres.connections import Connection
@@ -31,13 +31,13 @@ _OF_PRIMARY = {"replication", "history", "slot", "limits", CATCH_UP, preflight.N
 
 def run(
     config: Config, dsn: str, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
-) -> Findings:
+) -> CheckFindings:
     """All findings on the source at `dsn`. `pipeline` is None when it does not answer.
 
     `stored`: what the pipeline database knows of the source; None before the first start.
     """
     known = _sessions(source, pipeline, stored)
-    parts: dict[str, Callable[[], Iterable[Finding]]] = {
+    parts: dict[str, Callable[[], Iterable[CheckFinding]]] = {
         "replication": lambda: _replicates(dsn, stored),
         "history": lambda: _history(config, source, pipeline, stored),
         "slot": lambda: source_requirements.check_own_slot(config, source, pipeline, stored),
@@ -70,7 +70,7 @@ def _sessions(
 
 def _history(
     config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
-) -> Findings:
+) -> CheckFindings:
     """Whether our stored positions can be continued at this source; `_slot` checks that for the slot."""
     if stored is None or pipeline is None:
         return
@@ -79,39 +79,39 @@ def _history(
             yield from guarded(name, partial(_only_errors, check))
 
 
-def _only_errors(check: Callable[[], None]) -> Findings:
+def _only_errors(check: Callable[[], None]) -> CheckFindings:
     check()
     yield from ()
 
 
-def _replicates(dsn: str, stored: ReplicationSource | None) -> Findings:
+def _replicates(dsn: str, stored: ReplicationSource | None) -> CheckFindings:
     stream = ReplicationStream(dsn, application_name(stored.id if stored else uuid.uuid4()))
     try:
         identity = stream.identify()
     finally:
         stream.close()
-    yield Finding("ok", "replication", f"cluster {identity.system_identifier} accepts a replication connection")
+    yield CheckFinding("ok", "replication", f"cluster {identity.system_identifier} accepts a replication connection")
 
 
-def check_catchup(config: Config, source: Connection, sessions: Sequence[str] = ()) -> Findings:
+def check_catchup(config: Config, source: Connection, sessions: Sequence[str] = ()) -> CheckFindings:
     """How many slots could read a backlog, and what prevents more. Never an error: one slot always suffices.
 
     `sessions`: slots of clients' sessions, for which walsenders are kept.
     """
     threshold, setting, cores = config.catchup_bytes, config.catchup_max_slots, limits.count_cores()
     if threshold is None:
-        yield Finding("ok", CATCH_UP, "off: a backlog is read by one slot, however large it is")
+        yield CheckFinding("ok", CATCH_UP, "off: a backlog is read by one slot, however large it is")
         return
     room = limits.capacity_for_parts(source, config.slot, sessions)
     found = limits.limit_slots(room, config.slot, setting, cores)
     if found.held_by is None or limits.wanted_slots(setting, cores) == 1:
         readers = "one slot" if found.slots == 1 else f"{found.slots} slots at once"
-        yield Finding("ok", CATCH_UP, f"a backlog of more than {drawing.size(threshold)} is read by {readers}")
+        yield CheckFinding("ok", CATCH_UP, f"a backlog of more than {drawing.size(threshold)} is read by {readers}")
     else:
         why, _, remedy = found.held_by.partition("; ")
-        yield Finding(
+        yield CheckFinding(
             "warning", CATCH_UP, f"a backlog can be read by {drawing.count(found.slots, 'slot')}: {why}", remedy
         )
     if (beyond := limits.warn_beyond_cores(setting, cores)) is not None:
         text, _, remedy = beyond.partition("; ")
-        yield Finding("warning", CATCH_UP, text, remedy)
+        yield CheckFinding("warning", CATCH_UP, text, remedy)

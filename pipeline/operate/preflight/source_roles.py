@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.config.settings import Config
-from pipeline.findings import Finding, Findings
+from pipeline.findings import CheckFinding, CheckFindings
 from pipeline.operate import superusers
 from pipeline.operate.preflight import role_sql
 from pipeline.operate.preflight.role_sql import SourceRoles
@@ -13,7 +13,7 @@ from pipeline.printable import sql
 NAME, SUPERUSER = "source roles", "superuser"
 
 
-def run(config: Config, source: Connection, pipeline: Connection | None) -> Findings:
+def run(config: Config, source: Connection, pipeline: Connection | None) -> CheckFindings:
     """Findings on the roles, also those of followers. `pipeline` is None if it does not answer."""
     user, reader = source.info.user, superusers.reading_user(config, source)
     if user == reader:
@@ -21,26 +21,26 @@ def run(config: Config, source: Connection, pipeline: Connection | None) -> Find
             f'user "{user}" replicates and reads: the owner of one captured table can read what it may read, read '
             "every change of this database, and drop its slots"
         )
-        yield Finding("ok", NAME, text, "to prevent the last two, name another role in PIPELINE_SOURCE_READ_DSN")
+        yield CheckFinding("ok", NAME, text, "to prevent the last two, name another role in PIPELINE_SOURCE_READ_DSN")
     else:
         text = f'user "{user}" replicates, and "{reader}" reads: the owner of one captured table can read what that may'
-        yield Finding("ok", NAME, text)
+        yield CheckFinding("ok", NAME, text)
     yield from _superusers(config, source, pipeline)
 
 
-def missing(config: Config, source: Connection, pipeline: Connection | None, roles: SourceRoles) -> Findings:
+def missing(config: Config, source: Connection, pipeline: Connection | None, roles: SourceRoles) -> CheckFindings:
     """A finding with the SQL that these roles lack, if they lack something."""
     if cure := role_sql.cure(config, source, pipeline, roles):
         names = " and ".join(f'"{name}"' for name in dict.fromkeys((roles.replicating, roles.reading)))
-        yield Finding(
+        yield CheckFinding(
             "warning", NAME, f"{names}: some rights are missing", "; ".join(map(sql, cure.statements)), cure=cure
         )
 
 
-def _superusers(config: Config, source: Connection, pipeline: Connection | None) -> Findings:
+def _superusers(config: Config, source: Connection, pipeline: Connection | None) -> CheckFindings:
     found = superusers.find(config, source, pipeline)
     unfit = {risk.user for risk in found if risk.follower is None}
     roles = role_sql.proposed(config, source, unfit) if unfit else None
     for risk in found:
         cure = role_sql.cure(config, source, pipeline, roles) if roles and risk.follower is None else None
-        yield Finding("warning", SUPERUSER, risk.text, risk.remedy, cure=cure)
+        yield CheckFinding("warning", SUPERUSER, risk.text, risk.remedy, cure=cure)

@@ -15,7 +15,7 @@ from pipeline.capture.source.publishable_tables import PublishableTable
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.errors import PublicationMissingError
-from pipeline.findings import Cure, Finding, Findings, first_names, of_error, quoted
+from pipeline.findings import CheckFinding, CheckFindings, SqlRemedy, first_names, of_error, quoted
 from pipeline.postgres import databases
 from pipeline.postgres.connections import Connection
 from pipeline.printable import identifier
@@ -23,7 +23,9 @@ from pipeline.printable import identifier
 _ADD_KEY = "add a primary key, or: alter table … replica identity full"
 
 
-def run(config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None) -> Findings:
+def run(
+    config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
+) -> CheckFindings:
     """Findings on the tables of the source and their publications. Parameters as in `source_checks.run`."""
     publisher = prepare.publisher(config, source, pipeline)
     tables = publisher.tables()
@@ -32,23 +34,25 @@ def run(config: Config, source: Connection, pipeline: Connection | None, stored:
     if publisher.unmatched:
         used_as_it_is = publication is not None and made.get(config.publication) != publication.oid
         text, _, remedy = publisher.unmatched.partition("; ")
-        yield Finding("warning" if used_as_it_is else "error", "tables", text, remedy, waits=True)
+        yield CheckFinding("warning" if used_as_it_is else "error", "tables", text, remedy, waits=True)
     elif not tables:
-        yield Finding("ok", "tables", "the source has none yet; those that come are captured")
+        yield CheckFinding("ok", "tables", "the source has none yet; those that come are captured")
     if publication is not None and pipeline is None and databases.is_elsewhere(config):
         text = f'"{config.publication}" exists; who created it is known once the pipeline database answers'
-        yield Finding("ok", "publication", text)
+        yield CheckFinding("ok", "publication", text)
     elif publication is None:
         yield from _to_be_made(config, source, publisher, tables)
     elif made.get(config.publication) == publication.oid:
-        yield Finding("ok", "publication", f'"{config.publication}" was created by this server')
+        yield CheckFinding("ok", "publication", f'"{config.publication}" was created by this server')
         yield from _own_publications(source, tables)
         yield from _not_replicated(publisher.unpublishable())
     else:
         yield from _foreign_publication(source, publication, tables, publisher.missing(made))
 
 
-def _to_be_made(config: Config, source: Connection, publisher: Publisher, tables: list[PublishableTable]) -> Findings:
+def _to_be_made(
+    config: Config, source: Connection, publisher: Publisher, tables: list[PublishableTable]
+) -> CheckFindings:
     """Findings where there is no publication yet; an administrator can make it, or let this user make its own."""
     create = creating(source, config.publication, tables)
     try:
@@ -59,14 +63,16 @@ def _to_be_made(config: Config, source: Connection, publisher: Publisher, tables
             names = {"database": Identifier(source.info.dbname), "user": Identifier(source.info.user)}
             create = (quoted(source, text, **names),)
         found = of_error("tables", error)
-        yield Finding(found.level, found.name, found.text, found.remedy, found.waits, _cure(create))
+        yield CheckFinding(found.level, found.name, found.text, found.remedy, found.waits, _cure(create))
         return
-    yield Finding("ok", "publication", f'"{config.publication}" will be created')
+    yield CheckFinding("ok", "publication", f'"{config.publication}" will be created')
     yield from _own_publications(source, tables, create)
     yield from _not_replicated(publisher.unpublishable())
 
 
-def _own_publications(source: Connection, tables: list[PublishableTable], create: tuple[str, ...] = ()) -> Findings:
+def _own_publications(
+    source: Connection, tables: list[PublishableTable], create: tuple[str, ...] = ()
+) -> CheckFindings:
     """Findings where this server creates the publications. `create`: how an administrator makes one instead."""
     left = publishable_tables.find_uncovered(tables, ())  # of partitioned tables, the roots
     not_owned = [table for table in left if not table.owned]
@@ -77,56 +83,58 @@ def _own_publications(source: Connection, tables: list[PublishableTable], create
         )
         remedy = f'make "{source.info.user}" a member of their owner, or leave them out with PIPELINE_TABLES'
         if len(not_owned) == len(left):
-            yield Finding("error", "table owners", text, remedy, waits=True, cure=_cure(create))
+            yield CheckFinding("error", "table owners", text, remedy, waits=True, cure=_cure(create))
         else:
-            yield Finding("warning", "table owners", text, remedy, waits=True)
+            yield CheckFinding("warning", "table owners", text, remedy, waits=True)
     if keyless:
         text = (
             f"{first_names(keyless)}: without a replica identity only inserts and truncates are captured; updates and "
             "deletes there go on working, and are not captured"
         )
-        yield Finding("warning", "replica identity", text, _ADD_KEY)
+        yield CheckFinding("warning", "replica identity", text, _ADD_KEY)
     if tables and not not_owned and not keyless:
-        yield Finding("ok", "tables", f"{len(left)} match, all with a replica identity")
+        yield CheckFinding("ok", "tables", f"{len(left)} match, all with a replica identity")
 
 
-def _not_replicated(found: dict[str, list[str]]) -> Findings:
+def _not_replicated(found: dict[str, list[str]]) -> CheckFindings:
     """Tables left out without a warning: Postgres cannot replicate them, and no setting changes that."""
     if found:
         text = "; ".join(f"{kind}: {first_names(names)}" for kind, names in found.items())
-        yield Finding("ok", "not replicated", f"Postgres does not replicate: {text}")
+        yield CheckFinding("ok", "not replicated", f"Postgres does not replicate: {text}")
 
 
 def _foreign_publication(
     source: Connection, publication: PublicationState, tables: list[PublishableTable], missing: dict[str, str]
-) -> Findings:
+) -> CheckFindings:
     """Findings on a publication that this server did not create: it is used as it is."""
     name = publication.name
     left_out = [
         f"{action}s" for action in ("insert", "update", "delete", "truncate") if action not in publication.actions
     ]
-    yield Finding("ok", "publication", f'"{name}" was not created by this server, and is used as it is')
+    yield CheckFinding("ok", "publication", f'"{name}" was not created by this server, and is used as it is')
     if publication.via_root:
         text = f'"{name}" has publish_via_partition_root: truncates of single partitions are never sent'
         remedy = f"alter publication {identifier(name)} set (publish_via_partition_root = false)"
-        yield Finding("warning", "publication root", text, remedy)
+        yield CheckFinding("warning", "publication root", text, remedy)
     if left_out:
         text = f'"{name}" does not publish {" and ".join(left_out)}'
-        yield Finding("warning", "publication actions", text, f"alter publication {identifier(name)} set (publish = …)")
+        yield CheckFinding(
+            "warning", "publication actions", text, f"alter publication {identifier(name)} set (publish = …)"
+        )
     failing = [f"{action}s" for action in ("update", "delete") if action in publication.actions]
     refusing = [table for table in publishable_tables.find_covered(tables, [publication]) if table.refuses_updates]
     if refusing and failing:
         text = f'{first_names(refusing)} in "{name}" without a replica identity: {" and ".join(failing)} of them fail'
-        yield Finding("warning", "replica identity", text, _ADD_KEY)
+        yield CheckFinding("warning", "replica identity", text, _ADD_KEY)
     if missing:
         text = f'{first_names(missing)}: not in "{name}", so not captured'
         remedy = f"alter publication {identifier(name)} add table …, or correct PIPELINE_TABLES"
         harmless = [table for table in tables if str(table) in missing and (table.keyed or not failing)]
         add = _statement(source, "alter publication {publication} add table {tables}", name, harmless)
-        yield Finding("warning", "tables", text, remedy, cure=_cure(add))
+        yield CheckFinding("warning", "tables", text, remedy, cure=_cure(add))
     elif tables:
         matching = publishable_tables.find_uncovered(tables, ())  # of partitioned tables, the roots
-        yield Finding("ok", "tables", f"all {len(matching)} that match are published")
+        yield CheckFinding("ok", "tables", f"all {len(matching)} that match are published")
 
 
 def publishable(tables: Iterable[PublishableTable]) -> list[PublishableTable]:
@@ -153,5 +161,5 @@ def _statement(
     return (quoted(source, text, publication=Identifier(publication), tables=listed),)
 
 
-def _cure(statements: tuple[str, ...]) -> Cure | None:
-    return Cure("source", statements) if statements else None
+def _cure(statements: tuple[str, ...]) -> SqlRemedy | None:
+    return SqlRemedy("source", statements) if statements else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -53,8 +53,8 @@ from pipeline.log.staging.worker_claim import WorkerClaim, connect_staging
 from pipeline.log.table import EventsTable, last_seq
 from pipeline.operate.preflight import legacy_log
 from pipeline.operate.repair import gap
-from pipeline.operate.repair.adopted import Adopted
-from pipeline.operate.repair.gap import Gap
+from pipeline.operate.repair.adopted import AdoptionReport
+from pipeline.operate.repair.gap import GapConsent, HistoryGap
 from pipeline.postgres import migrations, role_locks, waits
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import known_tables
@@ -66,8 +66,8 @@ RESTORED = "`pipeline sources adopt --restored` said that the log was restored"
 
 
 def adopt(
-    config: Config, agree: Callable[[Gap], None] = lambda _: None, *, reread: bool = False, restored: bool = False
-) -> Adopted | None:
+    config: Config, agree: GapConsent = lambda _: None, *, reread: bool = False, restored: bool = False
+) -> AdoptionReport | None:
     """Begin a new epoch at the source as it is now; None, with nothing changed, when our positions are still valid.
 
     `reread`: the next server compares the tables with the log, and appends what differs. `restored`: the log jumps, as
@@ -110,7 +110,7 @@ class _Adoption:
         self._reread = reread
         self._table = EventsTable.parse(config.events_table)
 
-    def run(self, agree: Callable[[Gap], None]) -> Adopted | None:
+    def run(self, agree: GapConsent) -> AdoptionReport | None:
         prepare.require_fit(self._source)
         slot = slots.find_ours(self._source, self._config.slot, self._stored.id)
         if slot is not None:
@@ -203,7 +203,7 @@ class _Adoption:
         if segments.pending(self._pipeline, self._stored.id):
             raise PipelineError("staging cannot be emptied; run `pipeline verify` to see what is wrong")
 
-    def _begin(self, identity: SystemIdentity, reasons: list[ReplicationError]) -> Adopted:
+    def _begin(self, identity: SystemIdentity, reasons: list[ReplicationError]) -> AdoptionReport:
         with sources.publishing(self._pipeline, self._source):
             there = publication_ledger.read_publications(self._source, self._names())
             publications, now = self._publish(identity)
@@ -220,7 +220,7 @@ class _Adoption:
             )
             self._commit(stored, start, known, "; ".join(map(_cause, reasons)))
             slot_mark.write_mark(self._source, self._pipeline, self._config.publication, self._config.slot)
-        return Adopted(
+        return AdoptionReport(
             epoch=stored.epoch,
             reasons=[_cause(reason) for reason in reasons],
             left_at=self._staged.position,
@@ -340,8 +340,8 @@ def take_over(
     source: Connection,
     pipeline: Connection,
     stored: ReplicationSource | None,
-    agree: Callable[[Gap], None],
-) -> Adopted:
+    agree: GapConsent,
+) -> AdoptionReport:
     """Take over a slot for a pipeline database without positions: another one reads it, or this one did before.
 
     `agree` is called before anything is changed, as `adopt` does. Raises SourceUnfitError when the slot is not
@@ -356,13 +356,13 @@ def take_over(
         raise SourceUnfitError(missing_source.NO_SERVER)
     slots.require_whole(config.slot, slot, None, 0)
     starts_at = slot.confirmed_lsn or 0
-    agree(Gap(source.info.dbname, [reason], starts_at, None, None, begins=True))
+    agree(HistoryGap(source.info.dbname, [reason], starts_at, None, None, begins=True))
     migrations.upgrade(config.database, config.events_table)
     jump(config, source, pipeline, reason)
     with sources.publishing(pipeline, source):
         _own_publications(config, source, pipeline, stored, slot)
         marked = slot_mark.write_mark(source, pipeline, config.publication, config.slot)
-    return Adopted(0, [reason], starts_at, starts_at, kept_slot=True, known=0, begins=True, marked=marked)
+    return AdoptionReport(0, [reason], starts_at, starts_at, kept_slot=True, known=0, begins=True, marked=marked)
 
 
 def _taken(config: Config, source: Connection, pipeline: Connection) -> str | None:

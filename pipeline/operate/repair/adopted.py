@@ -10,7 +10,7 @@ from pipeline.wal import lsn
 
 
 @dataclass(frozen=True)
-class Adopted:
+class AdoptionReport:
     """What was done, LSNs as integers. `left_at`: how far the previous epoch was staged.
 
     The new epoch begins at `starts_at`. `kept_slot`: the slot is the one that was there; `known`: how many

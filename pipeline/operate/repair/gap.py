@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,7 +14,7 @@ from pipeline.postgres.connections import Connection
 
 
 @dataclass(frozen=True)
-class Gap:
+class HistoryGap:
     """Changes of `database` after `staged`, an LSN, that a new epoch may be without, and the `reasons` for one.
 
     `bytes`: WAL written since, None where the source has another history. `newest`: when the log's newest event was
@@ -34,6 +34,10 @@ class Gap:
     sessions: Sequence[str] = ()
 
 
+GapConsent = Callable[[HistoryGap], None]
+"""Shows an operator the gap before anything is changed; raises PipelineError if the operator declines."""
+
+
 def look(
     connection: Connection,
     table: EventsTable,
@@ -43,12 +47,12 @@ def look(
     reasons: Sequence[str],
     keyless: Sequence[str],
     sessions: Sequence[str],
-) -> Gap:
+) -> HistoryGap:
     """The gap at the source as it is now. Changes nothing."""
     same = (identity.system_identifier, identity.timeline) == (stored.system_identifier, stored.timeline)
     missing = max(0, identity.flushed - staged) if same else None
     elsewhere = identity.system_identifier != stored.system_identifier
     newest = recent_transactions.newest(connection, table)
-    return Gap(
+    return HistoryGap(
         identity.database, reasons, staged, missing, newest, keyless=keyless, elsewhere=elsewhere, sessions=sessions
     )

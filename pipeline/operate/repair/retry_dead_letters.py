@@ -18,7 +18,7 @@ _POLL = 0.1
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RetryOutcome:
     """The dead letters to be retried. `server`: which server's shuffler writes them, None when no server runs."""
 
     letters: list[DeadLetter]
@@ -35,13 +35,13 @@ class Outcome:
         return sum(letter.state == "parked" for letter in self.letters)
 
 
-def retry(connection: Connection, ids: Sequence[int] | None) -> Outcome:
+def retry(connection: Connection, ids: Sequence[int] | None) -> RetryOutcome:
     """Ask for parked dead letters (None: all) and wait a moment. Raises PipelineError for an id that is not parked."""
     asked = _known(connection, ids, dead_letters.request_retry(connection, ids), "retried")
     server = role_locks.server_of(connection, "shuffle")
     until = time.monotonic() + (WAIT_SECONDS if server else 0)
     while True:
-        found = Outcome([each for each in dead_letters.find(connection, None) if each.id in asked], server)
+        found = RetryOutcome([each for each in dead_letters.find(connection, None) if each.id in asked], server)
         if not found.waiting or time.monotonic() >= until:
             return found
         time.sleep(_POLL)

@@ -12,7 +12,7 @@ from psycopg import sql
 from pipeline.log.retention import policy
 from pipeline.log.table import EventsTable
 from pipeline.operate.verify import violations
-from pipeline.operate.verify.violations import Check, Row, of_row
+from pipeline.operate.verify.violations import Row, RuleCheck, of_row
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
@@ -55,9 +55,9 @@ class AcrossTables:
         self._source = source
         self._heads = heads
         self._whole_after = (-1, -1)
-        self.check = Check("all tables", f"each commit_idx is in one of them, {violations.GAPS}", "row")
+        self.check = RuleCheck("all tables", f"each commit_idx is in one of them, {violations.GAPS}", "row")
 
-    def run(self) -> Check:
+    def run(self) -> RuleCheck:
         """The check for changes that are in two tables, or in none."""
         before: _Place | None = None
         for place in heapq.merge(*(self._places(table, head) for table, head in self._heads.items())):

@@ -21,7 +21,7 @@ from pipeline.errors import NotComparableError, PipelineError
 from pipeline.log import tables
 from pipeline.log.retention import policy
 from pipeline.operate.verify import verifications
-from pipeline.operate.verify.verifications import Compared, Content
+from pipeline.operate.verify.verifications import ContentReport, TableVerification
 from pipeline.postgres import connections, migrations, reading_session, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.session_settings import SNAPSHOT
@@ -47,7 +47,7 @@ def run(
     stopping: Callable[[], bool] = lambda: False,
     *,
     asked_by: str,
-) -> Content:
+) -> ContentReport:
     """Compare these tables, or all that are captured. `share`: above 0, at most 1. A server must run meanwhile.
 
     What is found is kept in `pipeline.verifications`; nothing is where `stopping` ended it. Raises PipelineError where
@@ -70,7 +70,7 @@ def run(
         chosen = named or list(captured.values())
         run_of = _Run(source, pipeline, stored, share, on_look, stopping)
         found = [run_of.compare(table) for table in sorted(set(chosen), key=lambda table: (table.schema, table.name))]
-        content = Content(started, share, bool(names), found)
+        content = ContentReport(started, share, bool(names), found)
         if not stopping():
             verifications.add(pipeline, stored, content, asked_by)
     return content
@@ -107,7 +107,7 @@ class _Run:
         self._share, self._on_look, self._stopping = share, on_look, stopping
         self._whole: Mapping[int, TableCoverage] = overview.whole_tables(pipeline, stored.id)
 
-    def compare(self, table: CapturedTable) -> Compared:
+    def compare(self, table: CapturedTable) -> TableVerification:
         """One table, or why it is refused."""
         name, began = f"{table.schema}.{table.name}", monotonic()
         try:
@@ -115,15 +115,15 @@ class _Run:
                 self._require_known(table, name)
             found = self._try(table, name)
         except NotComparableError as error:
-            return Compared(name, "refused", str(error))
+            return TableVerification(name, "refused", str(error))
         except psycopg.Error as error:
             if self._source.closed or self._pipeline.closed:
                 raise
-            return Compared(name, "refused", f"{connections.one_line(error)}; run it again")
+            return TableVerification(name, "refused", f"{connections.one_line(error)}; run it again")
         found.seconds = round(monotonic() - began, 3)
         return found
 
-    def _try(self, table: CapturedTable, name: str) -> Compared:
+    def _try(self, table: CapturedTable, name: str) -> TableVerification:
         for left in reversed(range(TRIES)):
             try:
                 return self._compare(table, name)
@@ -132,10 +132,10 @@ class _Run:
                     raise
         raise AssertionError
 
-    def _compare(self, table: CapturedTable, name: str) -> Compared:
+    def _compare(self, table: CapturedTable, name: str) -> TableVerification:
         with reading_session.transaction(self._source, SNAPSHOT):
             shape = compared.read(self._source, self._pipeline, self._stored, table.oid)
-        found, parts = Compared(name, "equal"), 0
+        found, parts = TableVerification(name, "equal"), 0
         named: set[Key] = set()
         comparison = ContentComparison(self._source, self._pipeline, self._stored, shape, self._stopping)
         for looked, state in comparison.run(self._share):

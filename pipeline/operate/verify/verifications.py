@@ -23,7 +23,7 @@ State = Literal["equal", "differs", "refused"]
 
 
 @dataclass
-class Compared:
+class TableVerification:
     """A table. `reason`: why it is refused. `differing`: how many rows; `differences`: the first of them.
 
     `unknown`: rows of which the log cannot say everything; they were compared as far as it can.
@@ -41,18 +41,18 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Content:
+class ContentReport:
     """What was found. `share`: of the rows of each table so many were compared, 1: all."""
 
     started_at: datetime
     share: float
     named: bool
-    tables: Sequence[Compared]
+    tables: Sequence[TableVerification]
 
     JSON: ClassVar = ("ok", "started_at", "share", "rows", "differing", "unknown", "verified_through", "tables")
 
     @property
-    def compared(self) -> list[Compared]:
+    def compared(self) -> list[TableVerification]:
         """Those that were not refused."""
         return [table for table in self.tables if table.state != "refused"]
 
@@ -85,7 +85,7 @@ class Content:
 
 
 @dataclass(frozen=True)
-class Verification:
+class StoredVerification:
     """The last one. `differs`: tables with rows that differ. `share`: of the rows of each table; 1: all."""
 
     asked_by: str
@@ -101,7 +101,7 @@ class Verification:
     differs: list[str] = field(default_factory=list)
 
 
-def add(connection: Connection, stored: ReplicationSource, found: Content, asked_by: str) -> None:
+def add(connection: Connection, stored: ReplicationSource, found: ContentReport, asked_by: str) -> None:
     """Keep it; of older ones fifty are kept."""
     tables = [{name: getattr(table, name) for name in _OF_TABLE} for table in found.tables]
     values = {
@@ -120,8 +120,8 @@ def add(connection: Connection, stored: ReplicationSource, found: Content, asked
     connection.execute(statement("operate.verify", "add_verification"), values)
 
 
-def last(connection: Connection, stored: ReplicationSource) -> Verification | None:
+def last(connection: Connection, stored: ReplicationSource) -> StoredVerification | None:
     """The newest one; None before the first."""
     return queries.one(
-        connection, Verification, statement("operate.verify", "last_verification"), {"source": stored.id}
+        connection, StoredVerification, statement("operate.verify", "last_verification"), {"source": stored.id}
     )

@@ -19,7 +19,7 @@ from pipeline.log.retention import policy
 from pipeline.log.table import EventsTable
 from pipeline.operate.verify import violations
 from pipeline.operate.verify.across_tables import AcrossTables
-from pipeline.operate.verify.violations import Check, Row, Verification, of_row, place
+from pipeline.operate.verify.violations import LogVerification, Row, RuleCheck, of_row, place
 from pipeline.postgres import connections, migrations, queries
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
@@ -33,7 +33,7 @@ _VERIFY_HEADS = "select name, coalesce(last_seq, 0) from pipeline.events_tables 
 """The last seq of each events table of a source, at one moment."""
 
 
-def run(config: Config, from_seq: int, range_rows: int, on_range: OnRange) -> Verification:
+def run(config: Config, from_seq: int, range_rows: int, on_range: OnRange) -> LogVerification:
     """Check the events tables, the default one from a seq on, up to the newest event that exists now.
 
     May run while a shuffler does.
@@ -46,7 +46,7 @@ def run(config: Config, from_seq: int, range_rows: int, on_range: OnRange) -> Ve
         _require_tables(connection, table)
         source = sources.find(connection, config.source_id)
         if source is None:
-            return Verification(events_table=str(table))
+            return LogVerification(events_table=str(table))
         for setting in SETTINGS:
             connection.execute(f"set {setting}")
         written = tables.with_known(connection, [config.events_table])
@@ -63,7 +63,7 @@ def _all(
     from_seq: int,
     range_rows: int,
     on_range: OnRange,
-) -> Verification:
+) -> LogVerification:
     """Check each table by itself, then all together. `from_seq` is for the first; the others are read completely."""
     query = _VERIFY_HEADS
     heads: dict[str, int] = dict(connection.execute(query, {"source": source.id}).fetchall())
@@ -123,31 +123,31 @@ class _Verifier:
         self._table = table
         self._rows = self._placed = self._transactions = self._retried = 0
         self._skips: list[Row] = []
-        self.order = Check("order", "(source_epoch, commit_lsn, commit_idx) grows with seq", "row")
-        self.places = Check("commit_idx", f"counts from 0, {violations.GAPS}", "row")
-        self.whole = Check(
+        self.order = RuleCheck("order", "(source_epoch, commit_lsn, commit_idx) grows with seq", "row")
+        self.places = RuleCheck("commit_idx", f"counts from 0, {violations.GAPS}", "row")
+        self.whole = RuleCheck(
             "transactions", "one xid, one committed_at, rows side by side, all read or none", "transaction"
         )
-        self.watermark = Check("watermark", "is the newest transaction of the log, and no row is beyond", "value")
-        self.progress = Check("events", "as many rows as the shuffler has counted", "row")
-        self.positions = Check(
+        self.watermark = RuleCheck("watermark", "is the newest transaction of the log, and no row is beyond", "value")
+        self.progress = RuleCheck("events", "as many rows as the shuffler has counted", "row")
+        self.positions = RuleCheck(
             "positions", "staged, sequence and slot agree with the log; publications hide nothing", "value"
         )
         self._row_checks = {"disordered": self.order, "gapped": self.places, "torn": self.whole}
         if not alone:  # places in a transaction are checked in all tables together
             del self._row_checks["gapped"]
-            self.watermark = Check("watermark", "is not before any row", "value")
+            self.watermark = RuleCheck("watermark", "is not before any row", "value")
 
-    def run(self, range_rows: int, on_range: OnRange) -> Verification:
+    def run(self, range_rows: int, on_range: OnRange) -> LogVerification:
         """Run every check, reading the rows range by range."""
         started = time.monotonic()
         progress = self._read_head()
         if progress is None:
-            return Verification(str(self._source.id), str(self._table))
+            return LogVerification(str(self._source.id), str(self._table))
         self._read_rows(progress["last_seq"], range_rows, on_range)
         self._check_retried(progress["last_seq"])
         self._check_events(progress["events"], "events_tables" if progress["counted_by_table"] else "shuffle_progress")
-        return Verification(
+        return LogVerification(
             source_id=str(self._source.id),
             events_table=str(self._table),
             first_seq=max(self._from_seq, self._dropped_below()),
@@ -295,7 +295,7 @@ class _Verifier:
         return sql.SQL(queries.statement("operate.verify", name)).format(**{**self._names, **names})
 
 
-def confirmed_position(config: Config, made: Mapping[str, int], found: Check) -> int | str:
+def confirmed_position(config: Config, made: Mapping[str, int], found: RuleCheck) -> int | str:
     """The slot's confirmed position, or why it is unknown. Adds to `found` a publication that hides rows.
 
     `made`: the publications that the server made, name to oid.
@@ -312,7 +312,7 @@ def confirmed_position(config: Config, made: Mapping[str, int], found: Check) ->
     return slot.confirmed_lsn
 
 
-def check_positions(found: Check, progress: Row, newest: Row | None, slot: str, confirmed: int | str) -> None:
+def check_positions(found: RuleCheck, progress: Row, newest: Row | None, slot: str, confirmed: int | str) -> None:
     """`progress` and `newest` (the newest row) were read at one moment, `confirmed` earlier: it never exceeds them."""
     at, stored = lsn.show(progress["commit_lsn"]), lsn.show(progress["position"])
     if progress["epoch"] is not None:

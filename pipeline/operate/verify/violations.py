@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Violation:
+class RuleViolation:
     """A row, or where one should be. LSN as Postgres prints it; None: there is no such row, or it has no position."""
 
     seq: int | None
@@ -46,7 +46,7 @@ class Violation:
 
 
 @dataclass
-class Check:
+class RuleCheck:
     """One rule, how many rows or transactions were checked, and what violates it.
 
     `broken` counts all violations, `faults` holds the first. `not_checked`: why it could not be checked; that is not a
@@ -58,10 +58,10 @@ class Check:
     noun: str
     checked: int = 0
     broken: int = 0
-    faults: list[Violation] = field(default_factory=list)
+    faults: list[RuleViolation] = field(default_factory=list)
     not_checked: str | None = None
 
-    def add(self, violation: Violation) -> None:
+    def add(self, violation: RuleViolation) -> None:
         """Add a violation."""
         self.broken += 1
         if len(self.faults) < SHOWN:
@@ -75,7 +75,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Verification:
+class LogVerification:
     """What was verified. `rows` were read up to `last_seq`; `unplaced` of them are legacy rows without a position."""
 
     source_id: str | None = None
@@ -86,7 +86,7 @@ class Verification:
     unplaced: int = 0
     transactions: int = 0
     seconds: float = 0.0
-    checks: list[Check] = field(default_factory=list)
+    checks: list[RuleCheck] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
     """All events tables, when there are several."""
 
@@ -96,11 +96,11 @@ class Verification:
         return not any(check.broken for check in self.checks)
 
 
-def of_row(row: Row | None, wrong: str, expected: str) -> Violation:
+def of_row(row: Row | None, wrong: str, expected: str) -> RuleViolation:
     """The violation of a row as the SQL returns it; without a row when `row` is None."""
     known = row or {}
     position = known.get("commit_lsn")
-    return Violation(
+    return RuleViolation(
         known.get("seq"),
         known.get("source_epoch"),
         None if position is None else lsn.show(position),
@@ -118,7 +118,7 @@ def place(epoch: int | None, commit_lsn: int | None, idx: int | None) -> str:
     return f"epoch {epoch}, {lsn.show(commit_lsn)}" + ("" if idx is None else f", idx {idx}")
 
 
-def disordered(row: Row) -> Violation:
+def disordered(row: Row) -> RuleViolation:
     """A row whose position is not above that of the row before it."""
     before = place(row["before_epoch"], row["before_lsn"], row["before_idx"])
     here = (row["source_epoch"], row["commit_lsn"], row["commit_idx"])
@@ -127,7 +127,7 @@ def disordered(row: Row) -> Violation:
     return of_row(row, f"{wrong}, seq {row['before_seq']}", f"a position after {before}")
 
 
-def gapped(row: Row) -> Violation:
+def gapped(row: Row) -> RuleViolation:
     """A row before which changes of its transaction are missing."""
     first = row["before_idx"] + 1 if row["continues"] else 0
     last = row["commit_idx"] - 1
@@ -136,7 +136,7 @@ def gapped(row: Row) -> Violation:
     return of_row(row, wrong, f"commit_idx {first}")
 
 
-def torn(row: Row) -> Violation:
+def torn(row: Row) -> RuleViolation:
     """A row that differs from the one before it in what all rows of a transaction share."""
     for name in ("xid", "committed_at"):
         if row[name] != row[f"before_{name}"]:
@@ -148,12 +148,12 @@ def torn(row: Row) -> Violation:
     return of_row(row, wrong, "a transaction's rows without a gap in seq")
 
 
-def skips(row: Row) -> Violation:
+def skips(row: Row) -> RuleViolation:
     """A place where rows may be missing, reported when some are known to be missing."""
     first, last = row["before_seq"] + 1, row["seq"] - 1
     wrong = f"no rows from seq {first} to {last} before it" if first < last else f"no row at seq {first} before it"
     return of_row(row, wrong, "perhaps rows: a gap is allowed here, but some rows are missing")
 
 
-RULES: dict[str, Callable[[Row], Violation]] = {"disordered": disordered, "gapped": gapped, "torn": torn}
+RULES: dict[str, Callable[[Row], RuleViolation]] = {"disordered": disordered, "gapped": gapped, "torn": torn}
 """The rules by which `sql/verify_rows.sql` checks rows."""

@@ -17,7 +17,7 @@ from pipeline.api.background import BackgroundThreads
 from pipeline.api.problems import explain
 from pipeline.api.wire import WirePath, WireProtocol, WireResources
 from pipeline.errors import DatabaseSilentError, SessionsFullError
-from pipeline.postgres.silence import Silence
+from pipeline.postgres.silence import SilenceProbe
 from pipeline.wires.pgdeltastream import answers, slot_names
 from pipeline.wires.pgdeltastream.answers import JsonAnswer
 from pipeline.wires.pgdeltastream.page_request import PageRequestError, SnapshotPageRequest
@@ -46,8 +46,8 @@ class DeltaStreamService:
     def __init__(self, resources: WireResources) -> None:
         self._config = resources.config
         self._database = resources.database
-        self._source = Silence(self._config.source, "source")
-        self._reading = Silence(self._config.source_reading, "source")
+        self._source = SilenceProbe(self._config.source, "source")
+        self._reading = SilenceProbe(self._config.source_reading, "source")
         self._sessions = WireSessions(NAME, resources.database)
         self._snapshots = SnapshotRegistry()
         self._inits = BackgroundThreads(MOST_INITS)

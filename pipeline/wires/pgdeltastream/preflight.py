@@ -10,7 +10,7 @@ from pipeline.capture.catchup.limits import capacity_for_parts
 from pipeline.capture.source import slots, synchronous_standbys
 from pipeline.config import wires
 from pipeline.config.settings import Config
-from pipeline.findings import Finding, Findings
+from pipeline.findings import CheckFinding, CheckFindings
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -32,7 +32,7 @@ class _Limits:
     idle_after: timedelta | None
 
 
-def run(config: Config, source: Connection, known: Mapping[str, StoredSession]) -> Findings:
+def run(config: Config, source: Connection, known: Mapping[str, StoredSession]) -> CheckFindings:
     """Check the limits of the source; nothing if no wire with slots is served. `known`: sessions by slot.
 
     Yields no finding of level error, because the server works without sessions.
@@ -45,18 +45,18 @@ def run(config: Config, source: Connection, known: Mapping[str, StoredSession]) 
     if synchronous_standbys.can_choose(limits.synchronous_names, NAME_PREFIX):
         text = f"synchronous_standby_names = '{limits.synchronous_names}' can choose a session's walsender"
         text += ": users' commits would wait for a client, so no session is made"
-        yield Finding("warning", NAME, text, "list the standbys by name there")
+        yield CheckFinding("warning", NAME, text, "list the standbys by name there")
     if limits.wal_bytes is not None and limits.wal_bytes < config.sessions_wal_bytes:
         text = f"PIPELINE_SESSIONS_WAL is {drawing.size(config.sessions_wal_bytes)}, but the source takes its WAL"
         text += f" from a slot that holds back {drawing.size(limits.wal_bytes)} (max_slot_wal_keep_size)"
-        yield Finding("warning", NAME, text, "set PIPELINE_SESSIONS_WAL below that")
+        yield CheckFinding("warning", NAME, text, "set PIPELINE_SESSIONS_WAL below that")
     if limits.idle_after is not None and (seconds := limits.idle_after.total_seconds()) < config.sessions_idle_seconds:
         text = f"PIPELINE_SESSIONS_IDLE is {drawing.ago(config.sessions_idle_seconds)}, but the source takes its WAL"
         text += f" from a slot that is unread for {drawing.ago(seconds)}"
-        yield Finding("warning", NAME, text, "raise idle_replication_slot_timeout at the source")
+        yield CheckFinding("warning", NAME, text, "raise idle_replication_slot_timeout at the source")
 
 
-def _room(config: Config, source: Connection, known: Mapping[str, StoredSession]) -> Finding:
+def _room(config: Config, source: Connection, known: Mapping[str, StoredSession]) -> CheckFinding:
     """Check for how many sessions the source has slots and walsenders.
 
     Those that sessions have now count as free. The same applies to those of a catch-up, which ends.
@@ -71,14 +71,14 @@ def _room(config: Config, source: Connection, known: Mapping[str, StoredSession]
     fewest, name, in_all = min(found)
     possible, wanted = max(0, fewest - LEFT_FREE), config.sessions_max
     if possible >= wanted:
-        return Finding("ok", NAME, f"there is room for {drawing.count(wanted, 'session')}")
+        return CheckFinding("ok", NAME, f"there is room for {drawing.count(wanted, 'session')}")
     text = f"there is room for {possible} of {drawing.count(wanted, 'session')} (PIPELINE_SESSIONS_MAX): the source"
     text += f" has {max(0, fewest)} of its {name} = {in_all} for them, and one of these stays free for the worker"
     remedy = f"raise {name} at the source" + (f", or set PIPELINE_SESSIONS_MAX={possible}" if possible else "")
-    return Finding("warning", NAME, text, remedy)
+    return CheckFinding("warning", NAME, text, remedy)
 
 
-def open_wires(config: Config) -> Findings:
+def open_wires(config: Config) -> CheckFindings:
     """Warn of wires that are served without the token."""
     for name in config.open_wires:
         slots_too = name in wires.WITH_SLOTS
@@ -86,4 +86,4 @@ def open_wires(config: Config) -> Findings:
         text = f"{name} answers without the token: any client that reaches {config.http_host}:{port} can "
         text += "make a slot at the source, and " if slots_too else "acknowledge for its clients, and "
         text += "read every published row"
-        yield Finding("warning", OPEN, text, "let only its clients reach it; close it when they are gone")
+        yield CheckFinding("warning", OPEN, text, "let only its clients reach it; close it when they are gone")

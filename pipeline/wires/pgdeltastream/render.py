@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from rich.table import Table
 
 from pipeline.terminal import drawing
-from pipeline.terminal.drawing import Text
+from pipeline.terminal.drawing import EscapedText
 from pipeline.wires.pgdeltastream.status import SessionsReport, SessionStatus, State
 
 _STYLES: dict[State, str] = {"streamed": "green", "lost": "bold red"}
@@ -36,7 +36,7 @@ def _line(session: SessionStatus, now: datetime) -> list[object]:
     return [
         session.slot,
         session.wire,
-        Text(describe_state(session), _STYLES.get(session.state, "")),
+        EscapedText(describe_state(session), _STYLES.get(session.state, "")),
         drawing.ago((now - session.since).total_seconds()),
         drawing.size(session.retained_bytes),
         drawing.dim(session.ends),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from pipeline.terminal import drawing
-from pipeline.terminal.drawing import Text
+from pipeline.terminal.drawing import EscapedText
 from pipeline.wires.walstream.status import WalstreamSession, WalstreamStatus
 
 
@@ -30,6 +30,6 @@ def _line(session: WalstreamSession) -> list[object]:
         drawing.since(session.since),
         session.sent_seq or "-",
         "-" if session.acknowledged_seq is None else session.acknowledged_seq,
-        Text(f"{session.unacknowledged:,}", "yellow" if session.unacknowledged else ""),
+        EscapedText(f"{session.unacknowledged:,}", "yellow" if session.unacknowledged else ""),
         ended,
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from tests.fixtures.api import Api, answering
 from tests.fixtures.data_directories import MIGRATED, prepare
 from tests.fixtures.postgres import SETTINGS
@@ -15,8 +15,8 @@ from tests.fixtures.waiting import eventually
 
 
 @pytest.fixture
-def database(server_directory: Path) -> Iterator[Server]:
-    server = Server(server_directory, settings=SETTINGS)
+def database(server_directory: Path) -> Iterator[EmbeddedServer]:
+    server = EmbeddedServer(server_directory, settings=SETTINGS)
     prepare(server_directory, server.bin_dir)
     server.start()
     yield server
@@ -24,12 +24,12 @@ def database(server_directory: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def api(database: Server) -> Iterator[Api]:
+def api(database: EmbeddedServer) -> Iterator[Api]:
     with answering(database.dsn(MIGRATED)) as answers:
         yield answers
 
 
-def test_what_works_without_the_database_goes_on(api: Api, database: Server) -> None:
+def test_what_works_without_the_database_goes_on(api: Api, database: EmbeddedServer) -> None:
     eventually(lambda: api.post("/v1/consumers", name="c", kind="cursor").status_code == 201)
     database.stop("immediate")
     answer = api.get("/v1/events")

@@ -19,7 +19,7 @@ from pipeline.followers.operating import status
 from pipeline.followers.registry import FollowerOptions
 from pipeline.operate.preflight import check
 from pipeline.postgres import connections, role_locks, session_settings
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from pipeline.server import serve
 from pipeline.terminal.json_values import as_json
 from tests.fixtures.data_directories import prepare
@@ -269,7 +269,7 @@ def test_a_source_that_cannot_have_the_one_slot_is_named_with_the_setting(
 ) -> None:
     """Three followers need no more than one does."""
     settings = {**SETTINGS, "wal_level": "replica", "max_replication_slots": "1", "max_wal_senders": "1"}
-    server = Server(tmp_path / "meagre", bin_dir=bin_dir(18), settings=settings, port=free_port())
+    server = EmbeddedServer(tmp_path / "meagre", bin_dir=bin_dir(18), settings=settings, port=free_port())
     prepare(server.directory, server.bin_dir)
     server.start()
     try:

@@ -14,9 +14,9 @@ from pipeline.cli.render import retention as retention_report
 from pipeline.log.readers import ReaderRegistry
 from pipeline.operate import metrics
 from pipeline.operate.lag import stages
-from pipeline.operate.lag.facts import AtSource, Look, Moved
-from pipeline.operate.lag.model import Lag
-from pipeline.operate.status import Status
+from pipeline.operate.lag.facts import AtSource, SourceReading, StoredPositions
+from pipeline.operate.lag.model import LagReport
+from pipeline.operate.status import PipelineStatus
 from pipeline.postgres import queries
 from tests.fixtures.aging_log import KEEP, PARTITION, AgingLog, aging_log
 from tests.fixtures.small_log import SOURCE
@@ -45,9 +45,9 @@ def telegraph(aged_log: AgingLog) -> None:
     aged_log.connection.execute(f"create or replace view pipeline.readers as {row[0].rstrip(';')} {TELEGRAPH}")
 
 
-def lag_of(aged_log: AgingLog) -> Lag:
-    look = Look(AtSource(300, datetime.now(UTC), sender=1, sent=300, received=300, staged=300), None, [], {})
-    moved = Moved(SOURCE, 0, staged=300, complete=300, watermark=300)
+def lag_of(aged_log: AgingLog) -> LagReport:
+    look = SourceReading(AtSource(300, datetime.now(UTC), sender=1, sent=300, received=300, staged=300), None, [], {})
+    moved = StoredPositions(SOURCE, 0, staged=300, complete=300, watermark=300)
     return stages.measure(aged_log.config, aged_log.connection, look, moved, [], None)
 
 
@@ -62,7 +62,7 @@ def test_a_new_kind_of_reader_holds_retention_back_and_is_shown(
     lag = lag_of(aged_log)
     consumed = lag.stage("consumed")
     assert consumed is not None and (consumed.reader, consumed.lsn) == ("telegraph", 151)
-    status = Status(retention=found, lag=lag)
+    status = PipelineStatus(retention=found, lag=lag)
     shown = json.dumps(status.to_json(), default=str)
     assert '"name": "telegraph"' in shown and '"reader": "telegraph"' in shown and REMEDY in shown
     exposed = metrics.render(status).decode()

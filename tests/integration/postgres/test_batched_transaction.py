@@ -83,7 +83,7 @@ def test_statements_that_the_session_has_lost_are_made_again(staged_log: Staged,
 
 def test_no_more_statements_are_kept_than_are_likely_to_come_again(staged_log: Staged):
     with connections.connect(staged_log.dsn, "pipeline database") as connection:
-        prepared = batched_transaction.Prepared(connection)
+        prepared = batched_transaction.PreparedStatementCache(connection)
         for number in [*range(batched_transaction.PREPARED + 3), 0]:
             with batched_transaction.transaction(connection, prepared) as statements:
                 found = statements.add_prepared("add", sql.SQL(f"select %(n)s::int + {number}"), {"n": 1})
@@ -94,7 +94,7 @@ def test_no_more_statements_are_kept_than_are_likely_to_come_again(staged_log: S
 
 def test_a_statement_that_waits_to_be_sent_is_not_let_go(staged_log: Staged):
     with connections.connect(staged_log.dsn, "pipeline database") as connection:
-        prepared = batched_transaction.Prepared(connection)
+        prepared = batched_transaction.PreparedStatementCache(connection)
         for number in range(2 * batched_transaction.PREPARED):
             with batched_transaction.transaction(connection, prepared) as statements:
                 always = statements.add_prepared("add", sql.SQL("select %(n)s::int"), {"n": number})

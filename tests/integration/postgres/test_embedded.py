@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from pipeline.errors import EmbeddedPostgresError
-from pipeline.postgres.embedded import Server, wheel_bin_dir
+from pipeline.postgres.embedded import EmbeddedServer, wheel_bin_dir
 from tests.fixtures.data_directories import prepare
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.waiting import PATIENCE, eventually
@@ -28,9 +28,9 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="not root: left out")
 PREPARE = """
 import sys, time
 from pathlib import Path
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from pipeline.errors import EmbeddedPostgresError
-server = Server(Path(sys.argv[1]), settings={"fsync": "off"})
+server = EmbeddedServer(Path(sys.argv[1]), settings={"fsync": "off"})
 """
 START = PREPARE + "print(server.start(), flush=True)"
 START_AND_STAY = START + "\ntime.sleep(600)"
@@ -38,18 +38,18 @@ START_OR_EXPLAIN = PREPARE + "\ntry: print(server.start())\nexcept EmbeddedPostg
 
 
 @pytest.fixture
-def server(server_directory: Path) -> Server:
-    return Server(server_directory, settings=FAST)
+def server(server_directory: Path) -> EmbeddedServer:
+    return EmbeddedServer(server_directory, settings=FAST)
 
 
 @pytest.fixture
-def is_set_up(server: Server) -> None:
+def is_set_up(server: EmbeddedServer) -> None:
     """Its first start finds a cluster, and does not make one."""
     prepare(server.directory, server.bin_dir)
 
 
 @pytest.fixture(scope="module")
-def shared(clusters: Callable[[int], Cluster]) -> Server:
+def shared(clusters: Callable[[int], Cluster]) -> EmbeddedServer:
     """The session's server, for tests that leave it as it is."""
     server = clusters(18).server
     assert server
@@ -72,11 +72,11 @@ def first_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def postmaster(server: Server) -> int:
+def postmaster(server: EmbeddedServer) -> int:
     return int((server.data / "postmaster.pid").read_text().split()[0])
 
 
-def kill_postmaster(server: Server) -> int:
+def kill_postmaster(server: EmbeddedServer) -> int:
     pid = postmaster(server)
     os.kill(pid, signal.SIGKILL)
     eventually(lambda: not server.running())
@@ -97,7 +97,7 @@ def tmpfs(folder: Path, options: str) -> Iterator[Path]:
         yield folder
     finally:
         for name in folder.glob("*/.s.PGSQL.5432"):
-            Server(name.parent).stop("immediate")
+            EmbeddedServer(name.parent).stop("immediate")
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
@@ -110,7 +110,7 @@ def one_line(error: pytest.ExceptionInfo[EmbeddedPostgresError]) -> str:
     return str(error.value)
 
 
-def test_start_find_and_stop(server: Server) -> None:
+def test_start_find_and_stop(server: EmbeddedServer) -> None:
     assert not server.running()
     server.stop()
     assert server.start()
@@ -124,7 +124,7 @@ def test_start_find_and_stop(server: Server) -> None:
     assert server.start()
 
 
-def test_it_is_ready_for_logical_replication(shared: Server) -> None:
+def test_it_is_ready_for_logical_replication(shared: EmbeddedServer) -> None:
     with psycopg.connect(shared.dsn("postgres")) as conn:
         for name, expected in [
             ("wal_level", "logical"),
@@ -136,37 +136,37 @@ def test_it_is_ready_for_logical_replication(shared: Server) -> None:
             assert row == (expected,)
 
 
-def test_databases_are_created_once(shared: Server) -> None:
+def test_databases_are_created_once(shared: EmbeddedServer) -> None:
     shared.create_databases("source", "events")
     shared.create_databases("events", 'odd "name"')
     with psycopg.connect(shared.dsn('odd "name"')) as conn:
         assert conn.info.dbname == 'odd "name"'
 
 
-def test_psql_command_connects(shared: Server) -> None:
+def test_psql_command_connects(shared: EmbeddedServer) -> None:
     command = shared.psql_command("postgres") + " -Atc 'select 6 * 7'"
     assert subprocess.check_output(command, shell=True, text=True).strip() == "42"  # noqa: S602
 
 
-def test_psql_of_the_wheel_where_there_is_none(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_psql_of_the_wheel_where_there_is_none(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert server.psql_command("postgres").startswith(str(wheel_bin_dir() / "psql"))
 
 
-def test_a_port_opens_tcp_beside_the_socket(shared: Server) -> None:
+def test_a_port_opens_tcp_beside_the_socket(shared: EmbeddedServer) -> None:
     with psycopg.connect(shared.tcp_dsn("postgres")) as conn:
         assert conn.info.host == "127.0.0.1"
     with psycopg.connect(shared.dsn("postgres")) as conn:
         assert conn.info.host == str(shared.directory)
 
 
-def test_a_port_that_is_taken(shared: Server, server_directory: Path) -> None:
+def test_a_port_that_is_taken(shared: EmbeddedServer, server_directory: Path) -> None:
     with pytest.raises(EmbeddedPostgresError, match="choose another port") as error:
-        Server(server_directory, settings=FAST, port=shared.port).start()
+        EmbeddedServer(server_directory, settings=FAST, port=shared.port).start()
     assert str(server_directory) in one_line(error)
 
 
-def test_without_a_port_there_is_no_tcp(server: Server) -> None:
+def test_without_a_port_there_is_no_tcp(server: EmbeddedServer) -> None:
     with pytest.raises(EmbeddedPostgresError, match="has no port"):
         server.tcp_dsn("postgres")
 
@@ -182,16 +182,16 @@ def test_other_versions(clusters: Callable[[int], Cluster], major: int) -> None:
 
 
 def test_any_character_but_a_comma_in_the_path(server_directory: Path) -> None:
-    server = Server(server_directory.with_name('it\'s "a" $(b) \\'), settings=FAST)
+    server = EmbeddedServer(server_directory.with_name('it\'s "a" $(b) \\'), settings=FAST)
     assert server.start()
     assert not server.start()
     with pytest.raises(EmbeddedPostgresError, match="comma") as error:
-        Server(server_directory.with_name("a,b")).start()
+        EmbeddedServer(server_directory.with_name("a,b")).start()
     assert "PIPELINE_DATA_DIR" in one_line(error)
 
 
 @pytest.mark.usefixtures("is_set_up")
-def test_it_survives_the_kill_of_its_parent(server: Server) -> None:
+def test_it_survives_the_kill_of_its_parent(server: EmbeddedServer) -> None:
     with python(START_AND_STAY, server.directory) as parent:
         assert first_line(parent) == "True"
         pid = postmaster(server)
@@ -203,7 +203,7 @@ def test_it_survives_the_kill_of_its_parent(server: Server) -> None:
 
 
 @pytest.mark.usefixtures("is_set_up")
-def test_it_survives_an_interrupt_of_its_parents_group(server: Server) -> None:
+def test_it_survives_an_interrupt_of_its_parents_group(server: EmbeddedServer) -> None:
     with python(START_AND_STAY, server.directory) as parent:
         assert first_line(parent) == "True"
         pid = postmaster(server)
@@ -214,7 +214,7 @@ def test_it_survives_an_interrupt_of_its_parents_group(server: Server) -> None:
 
 
 @pytest.mark.usefixtures("is_set_up")
-def test_a_killed_postmaster_is_replaced_with_its_data(server: Server) -> None:
+def test_a_killed_postmaster_is_replaced_with_its_data(server: EmbeddedServer) -> None:
     server.start()
     server.create_databases("kept")
     killed = kill_postmaster(server)
@@ -225,7 +225,7 @@ def test_a_killed_postmaster_is_replaced_with_its_data(server: Server) -> None:
 
 
 @pytest.mark.usefixtures("is_set_up")
-def test_a_pid_file_whose_number_now_belongs_to_another_program(server: Server) -> None:
+def test_a_pid_file_whose_number_now_belongs_to_another_program(server: EmbeddedServer) -> None:
     server.start()
     killed = kill_postmaster(server)
     file = server.data / "postmaster.pid"
@@ -233,12 +233,12 @@ def test_a_pid_file_whose_number_now_belongs_to_another_program(server: Server) 
     assert server.start()
 
 
-def test_two_processes_start_one_server(server: Server) -> None:
+def test_two_processes_start_one_server(server: EmbeddedServer) -> None:
     with python(START, server.directory) as one, python(START, server.directory) as other:
         assert sorted([first_line(one), first_line(other)]) == ["False", "True"]
 
 
-def test_a_half_made_cluster_is_made_afresh(server: Server) -> None:
+def test_a_half_made_cluster_is_made_afresh(server: EmbeddedServer) -> None:
     half = server.directory / "data.new"
     half.mkdir(parents=True)
     (half / "PG_VERSION").write_text("18")
@@ -247,7 +247,7 @@ def test_a_half_made_cluster_is_made_afresh(server: Server) -> None:
 
 
 @as_root
-def test_root_in_a_private_folder_changes_no_permission(server: Server) -> None:
+def test_root_in_a_private_folder_changes_no_permission(server: EmbeddedServer) -> None:
     server.directory.parent.chmod(0o700)
     before = permissions(server.directory)
     server.start()
@@ -264,7 +264,7 @@ def test_an_unprivileged_user(server_directory: Path) -> None:
     os.chown(server_directory, user.pw_uid, user.pw_gid)
     before = permissions(server_directory)
     assert run_as(user, START, server_directory).stdout.strip() == "True"
-    server = Server(server_directory, settings=FAST)
+    server = EmbeddedServer(server_directory, settings=FAST)
     assert server.data.stat().st_uid == user.pw_uid
     assert permissions(server_directory) == before
     server.stop()
@@ -346,7 +346,7 @@ def test_where_namespaces_are_refused_another_user_runs_it(server_directory: Pat
         pytest.skip("user nobody cannot reach the installed wheel: left out")
     server_directory.parent.chmod(0o711)
     before = permissions(server_directory)
-    server = Server(server_directory, settings=FAST)
+    server = EmbeddedServer(server_directory, settings=FAST)
     server.start()  # as root first, so that the files change hands
     server.stop()
     assert run_without_namespaces(START, server_directory) == "True"
@@ -362,7 +362,7 @@ def known(name: str) -> bool:
 
 
 @as_root
-def test_where_no_user_can_reach_the_folder(server: Server) -> None:
+def test_where_no_user_can_reach_the_folder(server: EmbeddedServer) -> None:
     server.directory.parent.chmod(0o700)
     shown = run_without_namespaces(START_OR_EXPLAIN, server.directory)
     assert "\n" not in shown
@@ -374,21 +374,21 @@ def test_where_no_user_can_reach_the_folder(server: Server) -> None:
 def test_a_path_too_long_for_a_socket_is_refused_before_anything_is_made(server_directory: Path) -> None:
     directory = server_directory / ("x" * 100)
     with pytest.raises(EmbeddedPostgresError, match=r"allows 107.*shorter") as error:
-        Server(directory).start()
+        EmbeddedServer(directory).start()
     assert str(directory) in one_line(error)
     assert str(len(str(directory / ".s.PGSQL.5432"))) in str(error.value)
     assert not server_directory.exists()
-    assert not Server(directory).running()
+    assert not EmbeddedServer(directory).running()
 
 
 def test_the_longest_path_that_fits(server_directory: Path) -> None:
     room = 107 - len(str(server_directory / ".s.PGSQL.5432")) - 1
-    server = Server(server_directory / ("x" * room), settings=FAST)
+    server = EmbeddedServer(server_directory / ("x" * room), settings=FAST)
     prepare(server.directory, server.bin_dir)
     assert server.start()
 
 
-def test_data_of_another_version(server: Server) -> None:
+def test_data_of_another_version(server: EmbeddedServer) -> None:
     server.data.mkdir(parents=True)
     (server.data / "PG_VERSION").write_text("12\n")
     with pytest.raises(EmbeddedPostgresError, match="PostgreSQL 12, and this is PostgreSQL 18") as error:
@@ -396,7 +396,7 @@ def test_data_of_another_version(server: Server) -> None:
     assert str(server.data) in one_line(error)
 
 
-def test_a_folder_that_is_not_postgres(server: Server) -> None:
+def test_a_folder_that_is_not_postgres(server: EmbeddedServer) -> None:
     server.data.mkdir(parents=True)
     (server.data / "precious").write_text("mine")
     with pytest.raises(EmbeddedPostgresError, match="move it away"):
@@ -404,7 +404,7 @@ def test_a_folder_that_is_not_postgres(server: Server) -> None:
     assert (server.data / "precious").exists()
 
 
-def test_a_file_in_place_of_the_folder(server: Server) -> None:
+def test_a_file_in_place_of_the_folder(server: EmbeddedServer) -> None:
     server.directory.write_text("")
     with pytest.raises(EmbeddedPostgresError, match="PIPELINE_DATA_DIR") as error:
         server.start()
@@ -414,21 +414,21 @@ def test_a_file_in_place_of_the_folder(server: Server) -> None:
 @pytest.mark.usefixtures("is_set_up")
 def test_a_server_that_does_not_come_up_says_why(server_directory: Path) -> None:
     with pytest.raises(EmbeddedPostgresError, match="errors") as error:
-        Server(server_directory, settings={"no_such_setting": "1", **FAST}).start()
+        EmbeddedServer(server_directory, settings={"no_such_setting": "1", **FAST}).start()
     assert "postgres.log" in one_line(error)
-    assert Server(server_directory, settings=FAST).start()
+    assert EmbeddedServer(server_directory, settings=FAST).start()
 
 
 def test_a_read_only_mount(server_directory: Path) -> None:
     with tmpfs(server_directory, "size=16m,ro") as mount:
         with pytest.raises(EmbeddedPostgresError, match=r"Read-only file system.*PIPELINE_DATA_DIR") as error:
-            Server(mount / "pg").start()
+            EmbeddedServer(mount / "pg").start()
         assert str(mount / "pg") in one_line(error)
 
 
 def test_a_full_disk_leaves_no_half_made_cluster(server_directory: Path) -> None:
     with tmpfs(server_directory, "size=16m") as mount:
-        server = Server(mount / "pg", settings=FAST)
+        server = EmbeddedServer(mount / "pg", settings=FAST)
         with pytest.raises(EmbeddedPostgresError, match="No space left on device; free some space") as error:
             server.start()
         assert str(mount / "pg") in one_line(error)
@@ -439,7 +439,7 @@ def test_a_full_disk_leaves_no_half_made_cluster(server_directory: Path) -> None
 
 def test_a_disk_that_is_full_at_a_later_start(server_directory: Path) -> None:
     with tmpfs(server_directory, "size=200m") as mount:
-        server = Server(mount / "pg", settings=FAST)
+        server = EmbeddedServer(mount / "pg", settings=FAST)
         server.start()
         server.stop()
         filler = mount / "filler"

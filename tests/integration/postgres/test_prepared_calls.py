@@ -9,9 +9,12 @@ import psycopg
 import pytest
 
 from pipeline.postgres import prepared_calls
-from pipeline.postgres.prepared_calls import Call, Prepare, Step
+from pipeline.postgres.prepared_calls import CallStep, PrepareStep, Step
 
-ADD, FAIL = Prepare(b"add", b"insert into t values ($1::int, $2::bytea)"), Prepare(b"fail", b"select 1 / $1::int")
+ADD, FAIL = (
+    PrepareStep(b"add", b"insert into t values ($1::int, $2::bytea)"),
+    PrepareStep(b"fail", b"select 1 / $1::int"),
+)
 ONE, LARGE = (1).to_bytes(4, "big"), b"x" * 3_000_000
 """More than the buffers of a socket hold."""
 
@@ -30,8 +33,8 @@ def rows_of(dsn: str, *transactions: list[Step]) -> list[tuple[int, int]]:
     return asyncio.run(run())
 
 
-def add(number: int, value: bytes | None = b"") -> Call:
-    return Call(ADD.name, [number.to_bytes(4, "big"), value])
+def add(number: int, value: bytes | None = b"") -> CallStep:
+    return CallStep(ADD.name, [number.to_bytes(4, "big"), value])
 
 
 def test_each_is_a_transaction(database_dsn: str) -> None:
@@ -39,7 +42,7 @@ def test_each_is_a_transaction(database_dsn: str) -> None:
 
 
 def test_one_that_fails_leaves_nothing_and_the_others_are_run(database_dsn: str) -> None:
-    fails = Call(FAIL.name, [b"\0" * 4])
+    fails = CallStep(FAIL.name, [b"\0" * 4])
     assert rows_of(database_dsn, [ADD, FAIL, add(1)], [add(2), fails, add(3)], [add(4)]) == [(1, 0), (4, 0)]
 
 
@@ -47,8 +50,8 @@ def test_the_first_error_is_raised_and_the_session_goes_on(database_dsn: str) ->
     async def run() -> None:
         async with await psycopg.AsyncConnection.connect(database_dsn, autocommit=True) as connection:
             with pytest.raises(psycopg.errors.InvalidSqlStatementName):
-                await prepared_calls.run(connection, [Call(b"nothing")], [FAIL, Call(FAIL.name, [b"\0" * 4])])
-            await prepared_calls.run(connection, [Call(FAIL.name, [ONE])])
+                await prepared_calls.run(connection, [CallStep(b"nothing")], [FAIL, CallStep(FAIL.name, [b"\0" * 4])])
+            await prepared_calls.run(connection, [CallStep(FAIL.name, [ONE])])
             assert await (await connection.execute("select 1")).fetchone() == (1,)
 
     asyncio.run(run())

@@ -11,7 +11,7 @@ from pipeline import refusals
 from pipeline.config import settings
 from pipeline.errors import DatabaseUnavailableError, StatementRefusedError
 from pipeline.postgres import connections
-from pipeline.process.signals import Stop
+from pipeline.process.signals import StopSignal
 from pipeline.server import roles, runners
 
 DSN = "postgresql://h/d"
@@ -61,7 +61,7 @@ def test_a_role_waits_and_says_what_was_refused(database_dsn: str, monkeypatch: 
     handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         with pytest.raises(StatementRefusedError, match="SQLSTATE 54000"):
-            roles._hold_and_run("shuffle", config, Stop(ignore_interrupt=False))
+            roles._hold_and_run("shuffle", config, StopSignal(ignore_interrupt=False))
     finally:
         for each, handler in handlers.items():
             signal.signal(each, handler)

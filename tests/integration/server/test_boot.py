@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import DatabaseUnavailableError, NotReadyError
-from pipeline.findings import Finding
+from pipeline.findings import CheckFinding
 from pipeline.operate.preflight import check
 from pipeline.postgres import migrations, role_locks
 from pipeline.server import serve
@@ -51,8 +51,12 @@ def test_what_check_finds_is_refused_before_anything_is_changed(unfit: Config):
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_only_errors_that_last_are_refused(waits: bool, config: Config, monkeypatch: pytest.MonkeyPatch):
-    def findings(*_: object, **__: object) -> list[Finding]:
-        return [Finding("ok", "a", ""), Finding("warning", "b", ""), Finding("error", "c", "bad", "do", waits)]
+    def findings(*_: object, **__: object) -> list[CheckFinding]:
+        return [
+            CheckFinding("ok", "a", ""),
+            CheckFinding("warning", "b", ""),
+            CheckFinding("error", "c", "bad", "do", waits),
+        ]
 
     monkeypatch.setattr(check, "run", findings)
     if waits:

@@ -19,7 +19,7 @@ from pipeline.operate import metrics, readiness, status
 from pipeline.postgres import role_locks
 from pipeline.postgres.pool import Pool
 from pipeline.process import supervised
-from pipeline.process.signals import Stop
+from pipeline.process.signals import StopSignal
 from pipeline.rpc.presence import ROLE, RolePresence
 from pipeline.server import schedule
 from pipeline.server.leadership import LeaderElection
@@ -77,7 +77,7 @@ def test_cursors_are_claimed_again_after_an_unexpected_error(config: Config) -> 
         asyncio.run(run(log))
 
 
-class _StopOfTest(Stop):
+class _StopOfTest(StopSignal):
     """A stop without signal handlers."""
 
     def __init__(self) -> None:

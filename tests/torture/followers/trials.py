@@ -26,7 +26,7 @@ from pipeline.followers.operating import adding, resync, status
 from pipeline.followers.registry import FollowerOptions
 from pipeline.followers.running import applier_process
 from pipeline.postgres import connections, session_settings
-from pipeline.process.child import Child, program
+from pipeline.process.child import ChildProcess, program
 from tests.fixtures.changing_rows import AT_FOLLOWER, AT_SOURCE
 from tests.fixtures.postgres import Cluster, temporary_server, unique
 from tests.fixtures.server import Serving, serving
@@ -166,7 +166,7 @@ class Round:
         with self._sessions() as (_, log):
             [follower] = registry.find(log, name)
         given = json.dumps({"id": follower.id, "name": name, "settings": self._config.to_json()})
-        zombie = Child("zombie", program(applier_process.COMMAND), given)
+        zombie = ChildProcess("zombie", program(applier_process.COMMAND), given)
         zombie.start()
         try:
             time.sleep(self._random.uniform(0.5, 2.0))

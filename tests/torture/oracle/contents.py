@@ -13,7 +13,7 @@ from pipeline.comparing import comparison
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.operate.verify import content
-from pipeline.operate.verify.verifications import Compared
+from pipeline.operate.verify.verifications import TableVerification
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.waiting import eventually
 
@@ -54,7 +54,7 @@ class Verifier(BackgroundThread):
             eventually(compared, errors=(PipelineError, psycopg.Error))
         return self.rows
 
-    def look(self, stalled: float = STALLED_SECONDS) -> list[Compared]:
+    def look(self, stalled: float = STALLED_SECONDS) -> list[TableVerification]:
         """Once, of all tables."""
         divided = self._divided()
         with (

@@ -9,7 +9,7 @@ from typing import LiteralString
 
 from pipeline.config import settings
 from pipeline.postgres.queries import statement
-from pipeline.process.signals import Stop
+from pipeline.process.signals import StopSignal
 from pipeline.server import served
 from pipeline.wires.walstream import hub, store
 from pipeline.wires.walstream.ledger import AcknowledgementLedger
@@ -55,7 +55,7 @@ def main(config: str, hold: str, mutation: str) -> None:
     hub.HOLD_SECONDS = float(hold)
     if mutation:
         MUTATIONS[mutation]()
-    stop = Stop(ignore_interrupt=True)
+    stop = StopSignal(ignore_interrupt=True)
     served.serve_grpc(settings.from_json(config), f"torture:{os.getpid()}", stop)
 
 

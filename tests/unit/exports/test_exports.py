@@ -20,7 +20,7 @@ from pipeline.exports.export_progress import ScriptProgress
 from pipeline.exports.ledger import ExportRange, ExportRun
 from pipeline.exports.status import ExportStatus
 from pipeline.operate import metrics
-from pipeline.operate.status import Status
+from pipeline.operate.status import PipelineStatus
 from pipeline.server import schedule
 
 NOW = datetime.now(UTC)
@@ -37,7 +37,7 @@ def no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shown(exports: ExportStatus, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
-    status.show_status(Status(revision="0003", exports=exports))
+    status.show_status(PipelineStatus(revision="0003", exports=exports))
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
@@ -75,7 +75,7 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def values(exports: ExportStatus) -> dict[str, float]:
-    lines = metrics.render(Status(exports=exports)).decode().splitlines()
+    lines = metrics.render(PipelineStatus(exports=exports)).decode().splitlines()
     return {
         name: float(value) for name, value in (line.split() for line in lines if line.startswith("pipeline_export"))
     }

@@ -12,7 +12,7 @@ from pipeline.cli.render import status as status_report
 from pipeline.followers.operating import render, status
 from pipeline.followers.registry import RegisteredFollower
 from pipeline.operate import metrics
-from pipeline.operate.status import Status
+from pipeline.operate.status import PipelineStatus
 from pipeline.terminal import drawing
 from pipeline.terminal.json_values import as_json
 
@@ -87,7 +87,7 @@ def test_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert "database host=db user=me dbname=shop tables public.* copy source, tables with rows are emptied" in shown
     assert "public.b stopped so; do" in shown
     drawing.show(
-        *status_report.sections(Status(revision="1", followers=[status.follower_status(REPORTS, served=True)]))
+        *status_report.sections(PipelineStatus(revision="1", followers=[status.follower_status(REPORTS, served=True)]))
     )
     assert "reports following 2: 1 following, 1 stopped" in " ".join(capsys.readouterr().out.split())
     render.show_followers([])
@@ -96,11 +96,11 @@ def test_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_as_metrics() -> None:
     found = status.follower_status(replace(REPORTS, wanted="paused"), served=True)
-    exposed = metrics.render(Status(followers=[found])).decode()
+    exposed = metrics.render(PipelineStatus(followers=[found])).decode()
     assert 'pipeline_follower_lag_seqs{follower="reports"} 60.0' in exposed
     assert 'pipeline_follower_lag_seconds{follower="reports"} 1.235' in exposed
     assert 'pipeline_follower_state{follower="reports",state="paused"} 1.0' in exposed
     assert 'pipeline_follower_lacks_tables{follower="reports"} 1.0' in exposed
     assert 'pipeline_follower_stopped_table{follower="reports",table="public.b"} 1.0' in exposed
     assert 'pipeline_follower_state{follower="reports",state="following"} 0.0' in exposed
-    assert "pipeline_follower" not in metrics.render(Status()).decode()
+    assert "pipeline_follower" not in metrics.render(PipelineStatus()).decode()

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from pipeline.process.signals import Stop, in_thread
+from pipeline.process.signals import StopSignal, in_thread
 
 
 def test_a_thread_nobody_wants_the_answer_of_comes_to_its_end_first() -> None:
@@ -47,7 +47,7 @@ def test_a_stop_wakes_all_threads_that_wait_for_it_and_calls_back_once() -> None
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     calls: list[bool] = []
     try:
-        stop = Stop(ignore_interrupt=False)
+        stop = StopSignal(ignore_interrupt=False)
         stop.then(lambda: calls.append(bool(stop)))
         waiting = threading.Thread(target=stop.wait, args=(60.0,))
         waiting.start()

@@ -16,11 +16,11 @@ from pipeline.capture.schema_history.rewrites import RewrittenTable
 from pipeline.capture.source.slots import Slot
 from pipeline.log.dead_letters import DeadLetter
 from pipeline.log.tables import KnownTable
-from pipeline.operate.lag.model import Lag, Limit, Stage
+from pipeline.operate.lag.model import LagLimit, LagReport, LagStage
 from pipeline.operate.lag.slot_lag import SlotLag
-from pipeline.operate.routes import Routes, Routing
+from pipeline.operate.routes import RoutesVersion, RoutingReport
 from pipeline.operate.sources import KnownSource
-from pipeline.operate.status import Progress, Status
+from pipeline.operate.status import PipelineProgress, PipelineStatus
 from pipeline.terminal.json_values import as_json
 
 AT = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
@@ -96,7 +96,11 @@ def test_every_sort_of_value(value: Any, shown: str) -> None:
             f'"cause": "c", "sqlstate": "23505", "attempts": 2, "parked_at": {ISO}, "updated_at": {ISO}}}',
         ),
         (
-            Lag([Limit("worker", "slow", "more"), Limit("export", "x")], LSN, [Stage("staged", 1, 2, None, 3, 0.0)]),
+            LagReport(
+                [LagLimit("worker", "slow", "more"), LagLimit("export", "x")],
+                LSN,
+                [LagStage("staged", 1, 2, None, 3, 0.0)],
+            ),
             '{"written_lsn": "2/AB", '
             '"written_lsn_bytes": 8589934763, '
             '"stages": [{"stage": "staged", "lsn": "0/1", "lsn_bytes": 1, "behind_bytes": 2, '
@@ -104,7 +108,9 @@ def test_every_sort_of_value(value: Any, shown: str) -> None:
             '"worker", "text": "slow", "remedy": "more"}, "also": [{"part": "export", "text": "x", "remedy": ""}]}',
         ),
         (
-            Routing([Routes(1, 1, LSN, "p.e", [], {"p.e": 1}, AT)], [KnownTable("p.e", 5, 4, None, True)], False),
+            RoutingReport(
+                [RoutesVersion(1, 1, LSN, "p.e", [], {"p.e": 1}, AT)], [KnownTable("p.e", 5, 4, None, True)], False
+            ),
             '{"in_force": HELD, "pending": false, "tables": [{"name": "p.e", "last_seq": 5, "events": 4, '
             '"updated_at": null, "present": true}], "history": [HELD]}'.replace(
                 "HELD",
@@ -121,7 +127,9 @@ def test_what_commands_print(value: Any, shown: str) -> None:
 
 
 def test_a_status_has_its_counters_beside_the_rest() -> None:
-    shown = Status(source_lsn=LSN, progress=Progress(staged_lsn=LSN, shuffled_at=AT, read_at=AT)).to_json()
+    shown = PipelineStatus(
+        source_lsn=LSN, progress=PipelineProgress(staged_lsn=LSN, shuffled_at=AT, read_at=AT)
+    ).to_json()
     assert (shown["source_lsn"], shown["staged_lsn"], shown["shuffled_lsn"]) == ("2/AB", "2/AB", None)
     assert (shown["source_lsn_bytes"], shown["staged_lsn_bytes"], shown["shuffled_lsn_bytes"]) == (LSN, LSN, None)
     names = list(shown)

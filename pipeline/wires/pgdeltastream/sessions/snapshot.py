@@ -22,7 +22,7 @@ from pipeline.errors import PipelineError, SessionGoneError, StatementRefusedErr
 from pipeline.postgres import connections, copy_text, reading_session, session_settings
 from pipeline.postgres import silence as silences
 from pipeline.postgres.connections import AsyncConnection, Connection
-from pipeline.postgres.silence import Silence
+from pipeline.postgres.silence import SilenceProbe
 from pipeline.wal import wal2json
 from pipeline.wal.encoding import as_is
 from pipeline.wires.pgdeltastream.sessions import page_query
@@ -124,7 +124,7 @@ class SnapshotRegistry:
 
 
 async def rows(
-    config: Config, exported: ExportedSnapshot, wanted: SnapshotPage, silence: Silence | None = None
+    config: Config, exported: ExportedSnapshot, wanted: SnapshotPage, silence: SilenceProbe | None = None
 ) -> AsyncGenerator[bytes, None]:
     """Read a page as a JSON array of objects, in pieces.
 
@@ -135,7 +135,7 @@ async def rows(
     by all pages. After an error, further pages can be read. Holds one piece or one row in memory. The caller must close
     it.
     """
-    turns, silence = _turns(), silence or Silence(config.source_reading, "source")
+    turns, silence = _turns(), silence or SilenceProbe(config.source_reading, "source")
     await silence.unless_silent(turns.acquire(), lambda _: turns.release())
     reading = _Reading(config, exported, turns, silence)
     try:
@@ -164,7 +164,9 @@ def _turns() -> asyncio.Semaphore:
 class _Reading:
     """A page that is being read."""
 
-    def __init__(self, config: Config, exported: ExportedSnapshot, turn: asyncio.Semaphore, silence: Silence) -> None:
+    def __init__(
+        self, config: Config, exported: ExportedSnapshot, turn: asyncio.Semaphore, silence: SilenceProbe
+    ) -> None:
         """`turn`: acquired by the caller, and released at the end."""
         self._silence, self._is_silent = silence, False
         self.watcher = asyncio.create_task(self._watch())

@@ -13,7 +13,7 @@ from pipeline.capture.catchup.plan import BacklogPart, split_backlog
 from pipeline.capture.schema_history import versions
 from pipeline.errors import FencedError
 from pipeline.operate import status
-from pipeline.operate.status import Progress
+from pipeline.operate.status import PipelineProgress
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 
@@ -47,7 +47,7 @@ def stage(connection: Connection, worker: int, position: int, commit_lsn: int) -
     )
 
 
-def shown(connection: Connection) -> Progress:
+def shown(connection: Connection) -> PipelineProgress:
     return status._progress(connection, SOURCE)[0]
 
 

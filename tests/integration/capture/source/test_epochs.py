@@ -21,7 +21,7 @@ from pipeline.log.staging import progress
 from pipeline.operate.preflight import check
 from pipeline.operate.repair import adopt
 from pipeline.postgres import reading_session
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from tests.fixtures.data_directories import prepare
 from tests.fixtures.postgres import SETTINGS, bin_dir, free_port
 from tests.fixtures.replicating import catch_up, events, refuse, replicate_first
@@ -55,32 +55,32 @@ def major() -> int:
 
 
 @pytest.fixture
-def primary(major: int, blank: Callable[[int], Path], server_directory: Path) -> Server:
+def primary(major: int, blank: Callable[[int], Path], server_directory: Path) -> EmbeddedServer:
     """A source of the test's own; its disk is in the test's hands."""
     server_directory.mkdir(mode=0o700)
     shutil.copytree(blank(major), server_directory / "data", symlinks=True)
-    server = Server(server_directory, bin_dir=bin_dir(major), settings=SETTINGS, port=free_port())
+    server = EmbeddedServer(server_directory, bin_dir=bin_dir(major), settings=SETTINGS, port=free_port())
     server.start()
     return server
 
 
 @pytest.fixture
-def config(primary: Server, database_dsn: str, slot_name: str) -> Config:
+def config(primary: EmbeddedServer, database_dsn: str, slot_name: str) -> Config:
     made = of(primary, database_dsn, slot_name)
     replicate_first(made)
     return made
 
 
-def of(server: Server, database_dsn: str, slot_name: str) -> Config:
+def of(server: EmbeddedServer, database_dsn: str, slot_name: str) -> Config:
     return settings.load(source_dsn=server.tcp_dsn("postgres"), database_dsn=database_dsn, slot=slot_name)
 
 
-def run(server: Server, query: LiteralString) -> None:
+def run(server: EmbeddedServer, query: LiteralString) -> None:
     with psycopg.connect(server.tcp_dsn("postgres"), autocommit=True) as connection:
         connection.execute(query)
 
 
-def insert(server: Server, *numbers: int) -> None:
+def insert(server: EmbeddedServer, *numbers: int) -> None:
     """A transaction each."""
     with psycopg.connect(server.tcp_dsn("postgres"), autocommit=True) as connection:
         for number in numbers:
@@ -88,7 +88,7 @@ def insert(server: Server, *numbers: int) -> None:
 
 
 @pytest.fixture
-def restored(primary: Server, config: Config) -> Iterator[Server]:
+def restored(primary: EmbeddedServer, config: Config) -> Iterator[EmbeddedServer]:
     """The log has 1, 2 and many more; the source's disk was restored to when 2 was there and not replicated yet."""
     insert(primary, 2)
     saved = primary.directory.with_name("saved")
@@ -105,7 +105,7 @@ def restored(primary: Server, config: Config) -> Iterator[Server]:
 
 
 def test_a_restored_source_that_has_not_reached_our_position(
-    restored: Server, config: Config, monkeypatch: pytest.MonkeyPatch
+    restored: EmbeddedServer, config: Config, monkeypatch: pytest.MonkeyPatch
 ):
     insert(restored, 3)
     with pytest.raises(
@@ -128,7 +128,7 @@ def test_a_restored_source_that_has_not_reached_our_position(
 
 
 @pytest.mark.parametrize("major", [18, 15])
-def test_a_restored_source_that_has_written_past_our_position(restored: Server, config: Config):
+def test_a_restored_source_that_has_written_past_our_position(restored: EmbeddedServer, config: Config):
     new = range(5000, 5000 + 2 * MANY)
     insert(restored, *new)
     confirmed = slot_position(restored, config)
@@ -148,7 +148,7 @@ def test_a_restored_source_that_has_written_past_our_position(restored: Server, 
     assert adopt.adopt(config) is None
 
 
-def slot_position(server: Server, config: Config) -> str:
+def slot_position(server: EmbeddedServer, config: Config) -> str:
     with psycopg.connect(server.tcp_dsn("postgres")) as connection:
         row = connection.execute(
             "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s", [config.slot]
@@ -157,7 +157,7 @@ def slot_position(server: Server, config: Config) -> str:
     return str(row[0])
 
 
-def test_a_second_restore_doubles_nothing_of_the_epochs_before(restored: Server, config: Config):
+def test_a_second_restore_doubles_nothing_of_the_epochs_before(restored: EmbeddedServer, config: Config):
     saved = restored.directory.with_name("again")
     restored.stop()
     shutil.copytree(restored.data, saved, symlinks=True)
@@ -177,9 +177,11 @@ def test_a_second_restore_doubles_nothing_of_the_epochs_before(restored: Server,
 
 
 @pytest.fixture
-def standby(primary: Server, config: Config) -> Server:
+def standby(primary: EmbeddedServer, config: Config) -> EmbeddedServer:
     """It streams from the primary; the log has 1."""
-    copy = Server(primary.directory.with_name("standby"), bin_dir=primary.bin_dir, settings=SETTINGS, port=free_port())
+    copy = EmbeddedServer(
+        primary.directory.with_name("standby"), bin_dir=primary.bin_dir, settings=SETTINGS, port=free_port()
+    )
     copy.directory.mkdir(mode=0o700)
     command = [str(primary.bin_dir / "pg_basebackup"), "-d", primary.tcp_dsn("postgres"), "-D", str(copy.data)]
     subprocess.run([*command, "-R", "-c", "fast", "-X", "stream"], check=True, capture_output=True)
@@ -187,7 +189,7 @@ def standby(primary: Server, config: Config) -> Server:
     return copy
 
 
-def test_a_standby_is_no_source(standby: Server, config: Config, database_dsn: str, slot_name: str):
+def test_a_standby_is_no_source(standby: EmbeddedServer, config: Config, database_dsn: str, slot_name: str):
     moved = of(standby, database_dsn, slot_name)
     with pytest.raises(SourceUnfitError, match="is a standby; point PIPELINE_SOURCE_DSN at its primary"):
         refuse(moved)
@@ -202,12 +204,12 @@ def test_a_standby_is_no_source(standby: Server, config: Config, database_dsn: s
             reading_session.connect(reading, name="test")
 
 
-def promote(server: Server) -> None:
+def promote(server: EmbeddedServer) -> None:
     run(server, "select pg_promote()")
 
 
 def test_a_promoted_standby_that_lost_its_tail(
-    primary: Server, standby: Server, config: Config, database_dsn: str, slot_name: str
+    primary: EmbeddedServer, standby: EmbeddedServer, config: Config, database_dsn: str, slot_name: str
 ):
     standby.stop()
     insert(primary, 2)
@@ -226,7 +228,7 @@ def test_a_promoted_standby_that_lost_its_tail(
 
 
 def test_a_promoted_standby_that_has_everything_but_the_slot(
-    primary: Server, standby: Server, config: Config, database_dsn: str, slot_name: str
+    primary: EmbeddedServer, standby: EmbeddedServer, config: Config, database_dsn: str, slot_name: str
 ):
     primary.stop()
     promote(standby)
@@ -236,7 +238,7 @@ def test_a_promoted_standby_that_has_everything_but_the_slot(
 
 
 def test_a_promoted_standby_that_has_everything_goes_on_in_its_timeline(
-    primary: Server, standby: Server, config: Config, database_dsn: str, slot_name: str
+    primary: EmbeddedServer, standby: EmbeddedServer, config: Config, database_dsn: str, slot_name: str
 ):
     with psycopg.connect(standby.tcp_dsn("postgres"), autocommit=True) as copy:
         make_slot(primary, copy, slot_name)
@@ -248,7 +250,7 @@ def test_a_promoted_standby_that_has_everything_goes_on_in_its_timeline(
     catch_up(of(standby, database_dsn, slot_name), [*LOST[:2], (0, "3")])
 
 
-def make_slot(primary: Server, standby: psycopg.Connection, name: str) -> None:
+def make_slot(primary: EmbeddedServer, standby: psycopg.Connection, name: str) -> None:
     """A slot on the standby, as a failover slot would be; to be made it waits for what the primary writes next."""
     with ThreadPoolExecutor(1) as pool:
         made = pool.submit(standby.execute, "select pg_create_logical_replication_slot(%s, 'pgoutput')", [name])

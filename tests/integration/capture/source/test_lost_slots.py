@@ -16,7 +16,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import HistoryDivergedError, PipelineError, SlotLostError, SourceChangedError
 from pipeline.operate.repair import adopt
 from pipeline.postgres import role_locks
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from tests.fixtures.data_directories import prepare
 from tests.fixtures.postgres import SETTINGS, Cluster, free_port
 from tests.fixtures.replicating import Replicating, catch_up, events, refuse, replicate_first, run
@@ -71,7 +71,7 @@ def test_a_slot_that_was_lost(config: Config, lose: Callable[[Config], None], sa
 
 def test_a_slot_that_lost_its_wal(database_dsn: str, slot_name: str, server_directory: Path):
     limits = {**SETTINGS, "max_slot_wal_keep_size": "1MB", "min_wal_size": "32MB", "max_wal_size": "32MB"}
-    server = Server(server_directory, settings=limits, port=free_port())
+    server = EmbeddedServer(server_directory, settings=limits, port=free_port())
     prepare(server_directory, server.bin_dir)
     server.start()
     config = settings.load(source_dsn=server.tcp_dsn("postgres"), database_dsn=database_dsn, slot=slot_name)

@@ -15,7 +15,7 @@ from pipeline.log import dead_letters
 from pipeline.log.readers import ReaderRegistry
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.operate import metrics
-from pipeline.operate.status import Status
+from pipeline.operate.status import PipelineStatus
 from pipeline.postgres import connections
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move
@@ -236,4 +236,6 @@ def test_metrics_name_the_table(routed: Routed) -> None:
     samples = {tuple(sample.labels.items()): sample.value for each in families for sample in each.samples}
     assert samples[("consumer", "c"), ("table", str(AUDIT))] == 1
     assert not [labels for labels in samples if ("consumer", "default") in labels and len(labels) > 1]
-    assert Status(consumers=consumer_status.find(routed.log)).to_json()["consumers"][0]["events_table"] == str(AUDIT)
+    assert PipelineStatus(consumers=consumer_status.find(routed.log)).to_json()["consumers"][0]["events_table"] == str(
+        AUDIT
+    )

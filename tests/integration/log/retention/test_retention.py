@@ -293,7 +293,7 @@ def test_unused_seqs_before_the_first_event_are_not_reported_as_dropped(aged_log
 def test_an_event_counts_from_its_arrival(aged_log: AgingLog):
     aged_log.add(3 * PARTITION, YOUNG)
     aged_log.connection.execute("update public.sequin_events set committed_at = now() - interval '1 year'")
-    assert aged_log.drop() == retention.Outcome()
+    assert aged_log.drop() == retention.RetentionOutcome()
 
 
 @pytest.mark.parametrize("step", ["recorded", "pending", "detached"])

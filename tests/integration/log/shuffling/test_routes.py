@@ -23,7 +23,7 @@ from pipeline.log.table import CHANNEL, DEFAULT, EventsTable
 from pipeline.operate import metrics, retention
 from pipeline.operate import routes as operate_routes
 from pipeline.operate.repair import reader_role
-from pipeline.operate.status import Status
+from pipeline.operate.status import PipelineStatus
 from pipeline.operate.verify import verify
 from pipeline.postgres import connections
 from pipeline.terminal import json_values
@@ -360,13 +360,13 @@ def test_what_people_see_of_routes(routed: Routed, capsys: pytest.CaptureFixture
         (str(DEFAULT), 7),
     ]
     render_routes.show_routing(operate_routes.collect(settings.load(), routed.log))
-    status.show_status(Status(revision="0008", events_tables=found.tables))
+    status.show_status(PipelineStatus(revision="0008", events_tables=found.tables))
     text = capsys.readouterr().out
     assert "they apply from the next start on" in text
     assert text.count(str(AUDIT)) >= 4
     assert (
         f'pipeline_events_table_events_total{{table="{DEFAULT}"}} 7.0'
-        in metrics.render(Status(events_tables=found.tables)).decode()
+        in metrics.render(PipelineStatus(events_tables=found.tables)).decode()
     )
 
 

@@ -23,7 +23,7 @@ from pipeline.log.writing.segment_sizes import SegmentSizes
 from pipeline.operate import retention
 from pipeline.operate.verify import verify
 from pipeline.postgres import migrations
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from pyspark_sequin_events import catalog
 from tests.fixtures.adopting import adopt, batch, writing
 from tests.fixtures.followers import primary_and_standby, run
@@ -258,7 +258,7 @@ def test_a_snapshot_of_a_standby_has_a_prefix_of_the_log(server_directory: Path)
             connection.close()
 
 
-def replayed(staged: Staged, standby: Server) -> None:
+def replayed(staged: Staged, standby: EmbeddedServer) -> None:
     position = staged.connection.execute("select pg_current_wal_lsn()").fetchone()
     with psycopg.connect(standby.dsn("postgres"), autocommit=True) as connection:
         query = "select pg_last_wal_replay_lsn() >= %s"

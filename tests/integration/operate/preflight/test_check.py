@@ -17,7 +17,7 @@ from psycopg.conninfo import make_conninfo
 from pipeline.capture.catchup import limits
 from pipeline.cli.render import cures, status
 from pipeline.config.settings import load
-from pipeline.findings import Finding
+from pipeline.findings import CheckFinding
 from pipeline.log import table_setup
 from pipeline.log.table import EventsTable
 from pipeline.operate.preflight import check, source_checks
@@ -25,7 +25,7 @@ from pipeline.operate.preflight.check import pooler
 from pipeline.postgres import connections, poolers, session_settings
 from tests.fixtures.postgres import Cluster, free_port, unique
 
-Check = Callable[..., dict[str, Finding]]
+Check = Callable[..., dict[str, CheckFinding]]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def fresh(cluster: Cluster) -> Iterator[str]:
 def findings(source_dsn: str, slot_name: str, fresh: str, tmp_path: Path) -> Check:
     """Check the test's source against a pipeline database that was never migrated; both must stay as they are."""
 
-    def run(accept: tuple[str, ...] = (), **settings: object) -> dict[str, Finding]:
+    def run(accept: tuple[str, ...] = (), **settings: object) -> dict[str, CheckFinding]:
         defaults: dict[str, Any] = {
             "source_dsn": source_dsn,
             "database_dsn": fresh,
@@ -73,7 +73,7 @@ def source(source_dsn: str) -> Iterator[psycopg.Connection]:
         yield conn
 
 
-def levels(found: dict[str, Finding]) -> dict[str, str]:
+def levels(found: dict[str, CheckFinding]) -> dict[str, str]:
     return {name: finding.level for name, finding in found.items() if finding.level != "ok"}
 
 
@@ -223,7 +223,7 @@ def test_who_owns_the_tables_needs_a_right_only(findings: Check, source: psycopg
 
 
 def test_errors_that_no_sql_cures_are_told_apart(findings: Check, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cures.show([Finding("error", "x", "y", "z")], None) == 1
+    assert cures.show([CheckFinding("error", "x", "y", "z")], None) == 1
     assert capsys.readouterr() == ("", "1 error that no SQL cures:\n  x: y; z\n")
     assert cures.show(list(findings().values()), None) == 0
     assert capsys.readouterr() == ("", "")

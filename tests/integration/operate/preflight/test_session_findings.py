@@ -16,10 +16,10 @@ import pytest
 from pipeline.capture.source import slots, sources, timeline
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import load
-from pipeline.findings import Finding
+from pipeline.findings import CheckFinding
 from pipeline.operate.preflight import check
 from pipeline.postgres import connections, session_settings
-from pipeline.postgres.embedded import Server
+from pipeline.postgres.embedded import EmbeddedServer
 from pipeline.wires.pgdeltastream.sessions import store
 from tests.fixtures.data_directories import prepare
 from tests.fixtures.postgres import SETTINGS, Cluster, bin_dir, free_port, unique
@@ -38,7 +38,7 @@ SPARING = {
 @pytest.fixture(scope="module")
 def sparing() -> Iterator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="wal-pg-sparing-"))
-    server = Server(folder, bin_dir=bin_dir(18), settings=SETTINGS | SPARING, port=free_port())
+    server = EmbeddedServer(folder, bin_dir=bin_dir(18), settings=SETTINGS | SPARING, port=free_port())
     try:
         prepare(folder, server.bin_dir)
         server.start()
@@ -55,27 +55,27 @@ def source_cluster(sparing: Cluster) -> Cluster:
 
 
 @pytest.fixture
-def findings(source_dsn: str, database_dsn: str, slot_name: str, tmp_path: Path) -> Callable[..., list[Finding]]:
-    def run(**settings: Any) -> list[Finding]:
+def findings(source_dsn: str, database_dsn: str, slot_name: str, tmp_path: Path) -> Callable[..., list[CheckFinding]]:
+    def run(**settings: Any) -> list[CheckFinding]:
         given: dict[str, Any] = {"source_dsn": source_dsn, "database_dsn": database_dsn, "slot": slot_name}
         return check.run(load(**given | {"data_dir": tmp_path, "export_schedule": "off"} | settings))
 
     return run
 
 
-def of_sessions(found: list[Finding]) -> Found:
+def of_sessions(found: list[CheckFinding]) -> Found:
     return [(each.level, each.text) for each in found if each.name == "sessions"]
 
 
-def room(found: list[Finding]) -> tuple[str, str]:
+def room(found: list[CheckFinding]) -> tuple[str, str]:
     return of_sessions(found)[0]
 
 
-def test_nothing_is_said_where_no_wire_is_served(findings: Callable[..., list[Finding]]) -> None:
+def test_nothing_is_said_where_no_wire_is_served(findings: Callable[..., list[CheckFinding]]) -> None:
     assert [each for each in findings() if each.name in ("sessions", "open_wires")] == []
 
 
-def test_what_the_source_does_to_sessions_by_itself(findings: Callable[..., list[Finding]]) -> None:
+def test_what_the_source_does_to_sessions_by_itself(findings: Callable[..., list[CheckFinding]]) -> None:
     _, *others = of_sessions(findings(wires="pgdeltastream"))
     assert [level for level, _ in others] == ["warning"] * 3
     chosen, kept, idle = (text for _, text in others)
@@ -87,7 +87,7 @@ def test_what_the_source_does_to_sessions_by_itself(findings: Callable[..., list
 
 
 def test_room_is_counted_without_what_sessions_have_already(
-    findings: Callable[..., list[Finding]], source_dsn: str, database_dsn: str, slot_name: str
+    findings: Callable[..., list[CheckFinding]], source_dsn: str, database_dsn: str, slot_name: str
 ) -> None:
     here = "the source has 4 of its max_replication_slots = 5 for them, and one of these stays free for the worker"
     enough, scarce = (
@@ -124,7 +124,7 @@ def test_room_is_counted_without_what_sessions_have_already(
         assert fewer[0] == "warning" and fewer[1].startswith("there is room for 2 of 4 sessions")
 
 
-def test_no_room_at_all(findings: Callable[..., list[Finding]], source_dsn: str) -> None:
+def test_no_room_at_all(findings: Callable[..., list[CheckFinding]], source_dsn: str) -> None:
     with psycopg.connect(source_dsn, autocommit=True) as source:
         for _ in range(4):
             source.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [unique("somebody")])
@@ -133,7 +133,7 @@ def test_no_room_at_all(findings: Callable[..., list[Finding]], source_dsn: str)
     assert found.remedy == "raise max_replication_slots at the source"
 
 
-def test_open_wires_are_a_warning_with_a_remedy(findings: Callable[..., list[Finding]]) -> None:
+def test_open_wires_are_a_warning_with_a_remedy(findings: Callable[..., list[CheckFinding]]) -> None:
     given = {"wires": "pgdeltastream", "open_wires": "pgdeltastream", "api_token": "geheim"}
     (found,) = [each for each in findings(**given) if each.name == "open_wires"]
     assert (found.level, found.remedy) == ("warning", "let only its clients reach it; close it when they are gone")
@@ -144,7 +144,7 @@ def test_open_wires_are_a_warning_with_a_remedy(findings: Callable[..., list[Fin
 
 @pytest.mark.parametrize(("wire", "port"), [("walstream", 50051), ("sequin", 12312)])
 def test_others_have_no_slots_and_the_port_that_they_are_spoken_at(
-    findings: Callable[..., list[Finding]], wire: str, port: int
+    findings: Callable[..., list[CheckFinding]], wire: str, port: int
 ) -> None:
     found = findings(wires=wire, open_wires=wire, api_token="geheim")
     assert [each.text for each in found if each.name in ("sessions", "open_wires")] == [

@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.config import settings
 from pipeline.exports import spark_cluster
-from pipeline.findings import Finding
+from pipeline.findings import CheckFinding
 from tests.fixtures.postgres import free_port
 
 
@@ -44,7 +44,7 @@ def port() -> Iterator[int]:
         yield master.getsockname()[1]
 
 
-def findings(master: str, dsn: str = "host=db.example.com dbname=x", **spark: str) -> list[Finding]:
+def findings(master: str, dsn: str = "host=db.example.com dbname=x", **spark: str) -> list[CheckFinding]:
     return list(spark_cluster.run(settings.load(spark_master=master, database_dsn=dsn, spark=spark)))
 
 

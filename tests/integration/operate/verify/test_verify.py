@@ -21,7 +21,7 @@ from pipeline.log.partitions import PartitionCreator
 from pipeline.log.retention import policy
 from pipeline.log.table import DEFAULT
 from pipeline.operate.verify import verify
-from pipeline.operate.verify.violations import SHOWN, Verification
+from pipeline.operate.verify.violations import SHOWN, LogVerification
 from pipeline.postgres import queries
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.postgres import Cluster
@@ -156,11 +156,11 @@ def config(source_dsn: str, database_dsn: str, slot_name: str) -> Config:
     return settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
 
 
-def verified(config: Config, from_seq: int = 1, range_rows: int = 1000) -> Verification:
+def verified(config: Config, from_seq: int = 1, range_rows: int = 1000) -> LogVerification:
     return verify.run(config, from_seq, range_rows, lambda *_: None)
 
 
-def broken(found: Verification) -> dict[str, list[int | None]]:
+def broken(found: LogVerification) -> dict[str, list[int | None]]:
     return {check.name: [fault.seq for fault in check.faults] for check in found.checks if check.broken}
 
 
@@ -385,7 +385,7 @@ class TestWithAServer:
         with psycopg.connect(config.source, autocommit=True) as source:
             source.execute("create table t (id bigserial primary key, note text); create table u (id int primary key)")
         server = serve()
-        seen: list[Verification] = []
+        seen: list[LogVerification] = []
 
         def more() -> bool:
             seen.append(verified(config, range_rows=500))

@@ -20,7 +20,7 @@ from pipeline.cli.render import losses
 from pipeline.config.settings import Config, load
 from pipeline.operate import slot_owners, status
 from pipeline.operate.repair.adopt import adopt
-from pipeline.operate.repair.adopted import Adopted
+from pipeline.operate.repair.adopted import AdoptionReport
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.queries import statement
 from pipeline.wires.pgdeltastream import status as session_status
@@ -223,7 +223,7 @@ def test_a_catch_up_leaves_a_walsender_to_each_session_that_nobody_streams(held:
     assert limits.read_capacity(held.source, []).kept_senders == 0
 
 
-def adopted(held: Held) -> tuple[list[str], Adopted]:
+def adopted(held: Held) -> tuple[list[str], AdoptionReport]:
     """The questions to confirm, and the actions taken."""
     said: list[str] = []
     found = adopt(held.config, lambda gap: said.extend(losses.gap(gap)))

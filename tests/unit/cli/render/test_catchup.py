@@ -10,12 +10,12 @@ from pipeline.capture.catchup.plan import BacklogPart, order_parts
 from pipeline.cli.render import status
 from pipeline.operate import metrics
 from pipeline.operate.lag.slot_lag import SlotLag
-from pipeline.operate.status import Status
+from pipeline.operate.status import PipelineStatus
 
 MB = 1_000_000
 
 
-def some_status() -> Status:
+def some_status() -> PipelineStatus:
     parts = order_parts(
         [
             BacklogPart(0, 0, 5 * MB, 5 * MB),
@@ -24,7 +24,7 @@ def some_status() -> Status:
         ]
     )
     slots = [SlotLag("pipeline", False, 5 * MB, 10 * MB), SlotLag("pipeline_part_1", True, 6 * MB, 9 * MB)]
-    return Status(revision="0011", slot="pipeline", catchup=parts, slots=slots)
+    return PipelineStatus(revision="0011", slot="pipeline", catchup=parts, slots=slots)
 
 
 def test_each_part_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,7 +40,7 @@ def test_each_part_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_nothing_is_said_without_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    status.show_status(Status(revision="0011", slot="pipeline"))
+    status.show_status(PipelineStatus(revision="0011", slot="pipeline"))
     assert "catching up" not in capsys.readouterr().out
 
 
@@ -73,4 +73,4 @@ def test_metrics() -> None:
     assert 'pipeline_catchup_part_left_bytes{worker="1"} 3e+06' in shown
     assert 'pipeline_catchup_part_reached{worker="2"} 0.0' in shown
     assert not any(line.startswith('pipeline_catchup_part_left_bytes{worker="2"}') for line in shown)
-    assert "pipeline_catchup_parts 0.0" in metrics.render(Status()).decode().splitlines()
+    assert "pipeline_catchup_parts 0.0" in metrics.render(PipelineStatus()).decode().splitlines()

@@ -9,20 +9,21 @@ import pytest
 from pipeline.cli.render import retention as retention_report
 from pipeline.cli.render import status
 from pipeline.operate import metrics
-from pipeline.operate.retention import Holder, Outcome, Retention
-from pipeline.operate.status import Status
+from pipeline.operate.retention import EventHolder, RetentionOutcome, RetentionStatus
+from pipeline.operate.status import PipelineStatus
 
-CONSUMER = Holder("consumer", "slow", 123, "`pipeline consumers reset slow` or `pipeline consumers delete slow`")
+CONSUMER = EventHolder("consumer", "slow", 123, "`pipeline consumers reset slow` or `pipeline consumers delete slow`")
 
 
-def some_retention(**values: object) -> Retention:
+def some_retention(**values: object) -> RetentionStatus:
     now = datetime.now(UTC)
     known = {"dropped_below": 101, "dropped_at": now, "first_seq": 101, "bytes": 5_000_000, "held_by": [CONSUMER]}
-    return Retention("7d", "public.sequin_events", oldest_at=now - timedelta(days=8, minutes=1), **(known | values))  # type: ignore[arg-type]
+    oldest_at = now - timedelta(days=8, minutes=1)
+    return RetentionStatus("7d", "public.sequin_events", oldest_at=oldest_at, **(known | values))  # type: ignore[arg-type]
 
 
 def test_status_names_what_holds_back_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    status.show_status(Status(revision="0005", retention=some_retention()))
+    status.show_status(PipelineStatus(revision="0005", retention=some_retention()))
     shown = capsys.readouterr().out
     assert "older than 7d is dropped   everything below seq 101 was dropped" in shown
     assert "from seq 101" in shown
@@ -46,18 +47,20 @@ def test_a_dry_run_without_anything_to_do(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_run_says_what_went(capsys: pytest.CaptureFixture[str]) -> None:
-    retention_report.show_outcome(Outcome(partitions=1, rows=2_000), some_retention())
+    retention_report.show_outcome(RetentionOutcome(partitions=1, rows=2_000), some_retention())
     assert "1 partition, 2,000 rows of others dropped" in capsys.readouterr().out
 
 
 def test_what_was_dropped_is_shown_when_the_setting_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
     now = datetime.now(UTC)
-    status.show_status(Status(revision="0005", retention=Retention("none", "public.sequin_events", 101, now)))
+    status.show_status(
+        PipelineStatus(revision="0005", retention=RetentionStatus("none", "public.sequin_events", 101, now))
+    )
     assert "events are never dropped   everything below seq 101 was dropped" in capsys.readouterr().out
 
 
 def test_metrics_report_dropped_events_log_size_and_holders() -> None:
-    shown = metrics.render(Status(retention=some_retention())).decode()
+    shown = metrics.render(PipelineStatus(retention=some_retention())).decode()
     assert "pipeline_retention_dropped_below_seq 101.0" in shown
     assert "pipeline_retention_log_bytes 5e+06" in shown
     assert 'pipeline_retention_held{kind="consumer",name="slow"} 1.0' in shown

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from pipeline.cli.render import status
 from pipeline.errors import PipelineError
-from pipeline.findings import Finding, of_error
-from pipeline.operate.lag.model import Lag, Limit, Stage
-from pipeline.operate.status import Progress, Status
+from pipeline.findings import CheckFinding, of_error
+from pipeline.operate.lag.model import LagLimit, LagReport, LagStage
+from pipeline.operate.status import PipelineProgress, PipelineStatus
 from pipeline.terminal import drawing
 from pipeline.wal import lsn
 
@@ -33,13 +33,15 @@ def test_durations(seconds: float, shown: str) -> None:
 
 
 def test_a_database_that_was_never_migrated(capsys: pytest.CaptureFixture[str]) -> None:
-    status.show_status(Status(reasons=["never migrated; start [serve]"]))
+    status.show_status(PipelineStatus(reasons=["never migrated; start [serve]"]))
     assert capsys.readouterr().out == "not replicating\n  never migrated; start [serve]\n"
 
 
 def test_a_status_that_knows_little(capsys: pytest.CaptureFixture[str]) -> None:
     status.show_status(
-        Status(revision="0001", slot="pipeline", reasons=["x"], progress=Progress(open_changes=1_000_000))
+        PipelineStatus(
+            revision="0001", slot="pipeline", reasons=["x"], progress=PipelineProgress(open_changes=1_000_000)
+        )
     )
     shown = capsys.readouterr().out
     assert "slot pipeline does not exist" in shown
@@ -47,31 +49,33 @@ def test_a_status_that_knows_little(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_no_word_has_two_positions(capsys: pytest.CaptureFixture[str]) -> None:
-    stages = [Stage(name, 9000, 0, 0.0, 0, 0.0) for name in ("decoded", "received", "staged", "shuffled")]
-    progress = Progress(staged_lsn=lsn.Lsn(8000), shuffled_lsn=lsn.Lsn(7000), staged_changes=4, events=3, last_seq=3)
-    lag = Lag([Limit("nothing", "nothing")], 9000, stages)
-    status.show_status(Status(revision="1", source_lsn=9000, confirmed_lsn=8000, progress=progress, lag=lag))
+    stages = [LagStage(name, 9000, 0, 0.0, 0, 0.0) for name in ("decoded", "received", "staged", "shuffled")]
+    progress = PipelineProgress(
+        staged_lsn=lsn.Lsn(8000), shuffled_lsn=lsn.Lsn(7000), staged_changes=4, events=3, last_seq=3
+    )
+    lag = LagReport([LagLimit("nothing", "nothing")], 9000, stages)
+    status.show_status(PipelineStatus(revision="1", source_lsn=9000, confirmed_lsn=8000, progress=progress, lag=lag))
     shown = capsys.readouterr().out
     words = re.findall(r"^(\w+) +(\w+/\w+) ", shown, re.MULTILINE)
     assert len(dict(words)) == len(set(words)) >= 6
     assert "3 events in the log, newest seq 3, last commit at 0/1B58" in shown
-    status.show_status(Status(revision="1", progress=progress))
+    status.show_status(PipelineStatus(revision="1", progress=progress))
     assert "stored      0/1F40" in capsys.readouterr().out
 
 
 def test_lag_is_a_time_and_bytes_are_behind(capsys: pytest.CaptureFixture[str]) -> None:
-    status.show_status(Status(revision="1", lag_bytes=1_300_000, lag_seconds=42.0))
+    status.show_status(PipelineStatus(revision="1", lag_bytes=1_300_000, lag_seconds=42.0))
     assert "lag         42.0 s   the log is 1.3 MB behind" in capsys.readouterr().out
 
 
 def test_lines_are_whole_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    status.show_findings([Finding("error", "thing", "very long " * 30 + "end")])
+    status.show_findings([CheckFinding("error", "thing", "very long " * 30 + "end")])
     assert "very long end" in capsys.readouterr().out
 
 
 def test_an_error_is_split_before_its_remedy() -> None:
-    assert of_error("x", PipelineError("a; b; do c")) == Finding("error", "x", "a; b", "do c")
-    assert of_error("x", PipelineError("a")) == Finding("error", "x", "a")
+    assert of_error("x", PipelineError("a; b; do c")) == CheckFinding("error", "x", "a; b", "do c")
+    assert of_error("x", PipelineError("a")) == CheckFinding("error", "x", "a")
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ import pytest
 from pipeline.followers.applier_session import ApplierActivity
 from pipeline.followers.operating.status import FollowerStatus
 from pipeline.operate.lag import causes
-from pipeline.operate.lag.facts import AtSource, Facts, Moved
-from pipeline.operate.lag.model import LATE_SECONDS, Limit, Stage
+from pipeline.operate.lag.facts import AtSource, LagFacts, StoredPositions
+from pipeline.operate.lag.model import LATE_SECONDS, LagLimit, LagStage
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-FACTS = Facts(
+FACTS = LagFacts(
     AtSource(1000, NOW, restart=0, confirmed=0, sender=7, sent=1000, received=1000, staged=1000, sampled=True),
-    Moved(uuid.UUID(int=1), 0, staged=1000, complete=1000, watermark=1000),
+    StoredPositions(uuid.UUID(int=1), 0, staged=1000, complete=1000, watermark=1000),
 )
 LATE = LATE_SECONDS + 1
 REPORTS = FollowerStatus(
@@ -49,9 +49,12 @@ def other(name: str, **values: Any) -> FollowerStatus:
     return replace(REPORTS, name=name, **values)
 
 
-def limits(*found: FollowerStatus, applier: ApplierActivity | None = None, own: float = LATE) -> list[Limit]:
+def limits(*found: FollowerStatus, applier: ApplierActivity | None = None, own: float = LATE) -> list[LagLimit]:
     order = ("decoded", "received", "staged", "shuffled")
-    stages = [*(Stage(name, 1000, 0, 0.0, 0, 0.0) for name in order), Stage("followed", 0, 1, own, 1, own, "reports")]
+    stages = [
+        *(LagStage(name, 1000, 0, 0.0, 0, 0.0) for name in order),
+        LagStage("followed", 0, 1, own, 1, own, "reports"),
+    ]
     return causes.limits(replace(FACTS, followers=found, applier=applier), stages)
 
 

@@ -16,49 +16,49 @@ from pipeline.log.readers import LaggingReader
 from pipeline.operate import metrics
 from pipeline.operate.lag import causes, lsn_times
 from pipeline.operate.lag import stages as lag_stages
-from pipeline.operate.lag.facts import AtSource, Facts, Holder, Moved, Session
-from pipeline.operate.lag.lsn_times import Around
-from pipeline.operate.lag.model import LATE_SECONDS, PARTS, Lag, Limit, Stage
+from pipeline.operate.lag.facts import AtSource, LagFacts, OldestTransaction, RoleSession, StoredPositions
+from pipeline.operate.lag.lsn_times import NearestSamples
+from pipeline.operate.lag.model import LATE_SECONDS, PARTS, LagLimit, LagReport, LagStage
 from pipeline.operate.lag.reader_causes import HELD_BYTES
-from pipeline.operate.status import Status
+from pipeline.operate.status import PipelineStatus
 from pipeline.terminal import drawing
 from pipeline.terminal.json_values import as_json
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATE = LATE_SECONDS + 1
-FACTS = Facts(
+FACTS = LagFacts(
     AtSource(1000, NOW, restart=0, confirmed=0, sender=7, sent=1000, received=1000, staged=1000, sampled=True),
-    Moved(uuid.UUID(int=1), 0, staged=1000, complete=1000, watermark=1000),
+    StoredPositions(uuid.UUID(int=1), 0, staged=1000, complete=1000, watermark=1000),
 )
 BUSY = {"load_age": 1.0, "sending": 1.0}
 
 
-def stages(**late: float) -> list[Stage]:
+def stages(**late: float) -> list[LagStage]:
     """The four of the log, and others that are named: this many seconds late by themselves."""
-    found: list[Stage] = []
+    found: list[LagStage] = []
     behind = 0.0
     for name in ("decoded", "received", "staged", "shuffled", *(name for name in late if name.endswith("ed"))):
         if not any(stage.stage == name for stage in found):
             behind += late.get(name, 0.0)
-            found.append(Stage(name, 0, 1, behind, 1, late.get(name, 0.0), "c"))
+            found.append(LagStage(name, 0, 1, behind, 1, late.get(name, 0.0), "c"))
     return found
 
 
-def limits(facts: Facts, **late: float) -> list[Limit]:
+def limits(facts: LagFacts, **late: float) -> list[LagLimit]:
     return causes.limits(facts, stages(**late))
 
 
-def first(facts: Facts, **late: float) -> tuple[str, str]:
+def first(facts: LagFacts, **late: float) -> tuple[str, str]:
     found = limits(facts, **late)[0]
     assert found.remedy
     return found.part, found.text
 
 
-def at(**values: Any) -> Facts:
+def at(**values: Any) -> LagFacts:
     return replace(FACTS, at=replace(FACTS.at, **values))
 
 
-def moved(**values: Any) -> Facts:
+def moved(**values: Any) -> LagFacts:
     return replace(FACTS, moved=replace(FACTS.moved, **values))
 
 
@@ -91,7 +91,7 @@ def test_nothing_is_late() -> None:
         (moved(watermark=900), "shuffled", "shuffle", "staged faster than they are moved"),
     ],
 )
-def test_each_part(facts: Facts, late: str, part: str, text: str) -> None:
+def test_each_part(facts: LagFacts, late: str, part: str, text: str) -> None:
     found = first(facts, **{late: LATE})
     assert found[0] == part and text in found[1]
 
@@ -121,8 +121,10 @@ def test_an_idle_worker_whose_walsender_is_hidden_is_not_late(
 ) -> None:
     hidden = replace(FACTS.at, written=written, sent=None, received=None, staged=None, sampled=False)
     facts = replace(moved(watermark=watermark), at=hidden)
-    found = {1000: Around(1000, 1000, NOW - timedelta(seconds=seconds), written, NOW - timedelta(seconds=seconds))}
-    found[900] = Around(900, 900, NOW - timedelta(seconds=9), 1000, NOW - timedelta(seconds=9))
+    found = {
+        1000: NearestSamples(1000, 1000, NOW - timedelta(seconds=seconds), written, NOW - timedelta(seconds=seconds))
+    }
+    found[900] = NearestSamples(900, 900, NOW - timedelta(seconds=9), 1000, NOW - timedelta(seconds=9))
     made = list(lag_stages.log_stages(replace(facts, around=found), lag_stages.positions(hidden, facts.moved)))
     assert [(each.stage, each.own_seconds) for each in made] == [("staged", staged), ("shuffled", shuffled)]
     assert causes.limits(facts, made)[0].part == part
@@ -151,7 +153,7 @@ def test_of_the_way_into_the_log_the_part_that_costs_most_comes_first() -> None:
 
 
 def test_a_session_that_waits_for_a_lock() -> None:
-    session = Session("shuffle", 3, 0.0, 99, "psql", 75.0)
+    session = RoleSession("shuffle", 3, 0.0, 99, "psql", 75.0)
     facts = replace(moved(watermark=900), sessions={"shuffle": session})
     part, text = first(facts, shuffled=LATE)
     assert part == "shuffle" and "pid 99 (psql) holds, whose transaction is 1 min 15 s old" in text
@@ -187,8 +189,10 @@ def test_a_failed_export_is_named_with_its_reason() -> None:
 
 @pytest.mark.parametrize(("began", "part"), [(-60, "transaction"), (-10, "nothing")])
 def test_wal_is_held_by_a_transaction_that_was_open_when_it_was_written(began: int, part: str) -> None:
-    holder = Holder(9, None, "psql", "ann", "shop", "idle in transaction", NOW + timedelta(seconds=began), -began)
-    around = Around(HELD_BYTES, HELD_BYTES, NOW - timedelta(seconds=30), 3 * HELD_BYTES, NOW)
+    holder = OldestTransaction(
+        9, None, "psql", "ann", "shop", "idle in transaction", NOW + timedelta(seconds=began), -began
+    )
+    around = NearestSamples(HELD_BYTES, HELD_BYTES, NOW - timedelta(seconds=30), 3 * HELD_BYTES, NOW)
     source = replace(FACTS.at, restart=0, confirmed=2 * HELD_BYTES, written=3 * HELD_BYTES)
     found = limits(replace(FACTS, at=source, holder=holder, around={HELD_BYTES: around}))[0]
     assert found.part == part
@@ -197,19 +201,19 @@ def test_wal_is_held_by_a_transaction_that_was_open_when_it_was_written(began: i
         assert "32.0 MB" in found.text
 
 
-def seconds_ago(asked: int, around: Around | None, *, sampled: bool = True) -> float | None:
+def seconds_ago(asked: int, around: NearestSamples | None, *, sampled: bool = True) -> float | None:
     written = lsn_times.written_at(around, 1000, NOW, sampled=sampled)
     return None if written is None else (NOW - written).total_seconds()
 
 
 def test_between_two_looks_time_passes_with_bytes() -> None:
-    around = Around(150, 100, NOW - timedelta(seconds=20), 200, NOW - timedelta(seconds=10))
+    around = NearestSamples(150, 100, NOW - timedelta(seconds=20), 200, NOW - timedelta(seconds=10))
     assert seconds_ago(150, around) == 15
     assert seconds_ago(100, replace(around, asked=100)) == 20
 
 
 def test_after_the_last_look() -> None:
-    around = Around(100, 100, NOW - timedelta(seconds=5))
+    around = NearestSamples(100, 100, NOW - timedelta(seconds=5))
     assert seconds_ago(100, around) == 5
     idle = replace(around, below_at=NOW - timedelta(hours=1))
     assert seconds_ago(100, idle) == 2, "an idle source is not late: a sample each second would have shown more"
@@ -217,14 +221,16 @@ def test_after_the_last_look() -> None:
 
 
 def test_before_the_first_look_it_is_at_least_so_long_ago() -> None:
-    assert seconds_ago(100, Around(100, None, None, 200, NOW - timedelta(seconds=7))) == 7
-    assert seconds_ago(100, Around(100)) is None
+    assert seconds_ago(100, NearestSamples(100, None, None, 200, NOW - timedelta(seconds=7))) == 7
+    assert seconds_ago(100, NearestSamples(100)) is None
     assert seconds_ago(100, None) is None
 
 
 def test_as_metrics_and_as_text(capsys: pytest.CaptureFixture[str]) -> None:
-    lag = Lag(limits(FACTS, decoded=LATE), 1000, stages(decoded=LATE))
-    families = {family.name: family for family in metrics.collect_lag(Status(lag_bytes=9, lag_seconds=8.0, lag=lag))}
+    lag = LagReport(limits(FACTS, decoded=LATE), 1000, stages(decoded=LATE))
+    families = {
+        family.name: family for family in metrics.collect_lag(PipelineStatus(lag_bytes=9, lag_seconds=8.0, lag=lag))
+    }
     size, seconds, limited = (families[f"pipeline_lag_{name}"].samples for name in ("bytes", "seconds", "limited_by"))
     assert [(sample.labels, sample.value) for sample in size[:2]] == [({}, 9), ({"stage": "decoded"}, 1)]
     assert seconds[1].value == LATE
