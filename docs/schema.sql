@@ -859,7 +859,7 @@ begin
             select c.root_oid, c.leaf_oid, c.epoch, c.seen_lsn, c.what,
                 row_number() over (partition by c.root_oid, c.leaf_oid order by c.id) as place
             from pipeline.partition_changes c where c.source_id = $1 and c.what <> 'truncated'
-        ), step as materialized (  -- from where on it is a leaf, or none
+        ), step as materialized (  -- the place from which on it is a leaf, or no leaf
             select c.root_oid, c.leaf_oid, -1 as epoch, -1::bigint as lsn, 0 as idx, c.what <> 'attached' as is_leaf
             from change c where c.place = 1
             union all
@@ -907,7 +907,7 @@ begin
             from member m group by m.root_oid, m.epoch, m.commit_lsn
         ), verdict as materialized (
             select w.root_oid, w.epoch, w.commit_lsn, w.is_whole
-                and not exists (  -- as a look has said, before an epoch began that knows only its own leaves
+                and not exists (  -- stored as a truncate of a partition, before an epoch began that knows only its own leaves
                     select from pipeline.partition_changes c
                     where c.source_id = $1 and c.root_oid = w.root_oid and c.what = 'truncated'
                         and c.epoch = w.epoch and c.seen_lsn = w.commit_lsn)
@@ -3137,13 +3137,13 @@ COMMENT ON VIEW pipeline.snapshots IS 'Every captured table, and from which seq 
 
 COMMENT ON COLUMN pipeline.snapshots.state IS 'complete, waiting (for older transactions), reading, paused, failed, cancelled, or not read.';
 
-COMMENT ON COLUMN pipeline.snapshots.reason IS 'What it waits for, why it failed, why it is not read, or what could not be known; a partition that joined or left.';
+COMMENT ON COLUMN pipeline.snapshots.reason IS 'Why the table is not complete: what its backfill waits for, why it failed, why the table is not read, what could not be known, or which partition joined or left.';
 
 COMMENT ON COLUMN pipeline.snapshots.rows IS 'Rows that became events: all with action read, or in a comparison only what differed.';
 
 COMMENT ON COLUMN pipeline.snapshots.first_seq IS 'Seq of the first of those events; null: there is none.';
 
-COMMENT ON COLUMN pipeline.snapshots.complete_seq IS 'From here on, folding the log gives the whole table; null: not yet, or not any more since a partition came or left.';
+COMMENT ON COLUMN pipeline.snapshots.complete_seq IS 'From this seq on, folding the log gives the whole table; null: not yet, or no longer, because a partition joined or left.';
 
 COMMENT ON COLUMN pipeline.snapshots.kind IS 'Of the backfill: initial, asked, or differences, which appends only what differs from the log.';
 

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
-VERSION = 18
+VERSION = 19
 """Raise it with every change of a function: an older server does not replace the functions of a newer one."""
 ORDER = (
     ("postgres", ("advisory_locks",)),

@@ -1,4 +1,4 @@
-"""Prints how far a backfill is while somebody waits: a bar on a terminal, a line now and then anywhere else."""
+"""Print the progress of a backfill for `--wait`: a bar on a terminal, otherwise a line every two seconds."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from pipeline.terminal.drawing import EscapedConsole
 
 _PLAIN_EVERY = 2.0
 _RATE_SECONDS = 10.0
-"""The rate is that of so many last seconds."""
+"""How many of the last seconds the rate covers."""
 
 
 class ProgressPrinter(Protocol):
-    """Takes each look at the backfill."""
+    """Prints a status of the backfill. `served`: a server runs that reads tables."""
 
     def __call__(self, now: BackfillStatus, *, served: bool) -> None: ...
 
 
 class RecentRowRate:
-    """Rows a second in the last seconds, from the looks at a backfill."""
+    """The rows a second that a backfill has read in the last seconds."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, int]] = deque()
 
     def take(self, rows: int, moment: float) -> float | None:
-        """One more look; None while it is too early to tell."""
+        """Add the number of rows read by now, and return the rate; None until it is known."""
         self._looks.append((moment, rows))
         while len(self._looks) > 2 and moment - self._looks[1][0] >= _RATE_SECONDS:
             self._looks.popleft()
@@ -45,7 +45,7 @@ class RecentRowRate:
 
 @contextmanager
 def shown(as_json: Callable[[BackfillStatus], None] | None = None) -> Iterator[ProgressPrinter]:
-    """Yields a function that prints the progress; `as_json` prints each look that differs from the last instead."""
+    """Yield a function that prints the progress. `as_json`: gets each status that differs from the last one instead."""
     console = drawing.console()
     if as_json or not console.is_terminal:
         yield _json(as_json) if as_json else _plain(console)
@@ -70,14 +70,14 @@ def shown(as_json: Callable[[BackfillStatus], None] | None = None) -> Iterator[P
 
 
 def doing(now: BackfillStatus, *, served: bool) -> str:
-    """What it does, or waits for."""
+    """Return the state of the backfill, with what it does or waits for."""
     if not served and not now.ended:
         return f"{now.state}: {NO_SERVER}"
     return f"{now.state}: {now.reason}" if now.reason else now.state
 
 
 def measures(now: BackfillStatus, rate: float | None) -> Iterator[str]:
-    """How far it is, and how fast."""
+    """Yield how far the backfill is, how fast, and how long it still takes."""
     if now.ranges_all:
         yield f"ranges {render.ranges(now)}"
         yield drawing.count(now.rows_read, "row")

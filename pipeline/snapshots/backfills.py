@@ -20,20 +20,20 @@ from pipeline.wal import lsn
 
 _ALL = statement("snapshots", "backfills")
 INITIAL = "initial"
-"""The kind of those that read what has joined."""
+"""The kind of a backfill that reads the existing rows of a table or partition that has joined."""
 DIFFERENCES = "differences"
-"""The kind of those that compare a table with the log, and append what differs."""
+"""The kind of a backfill that compares a table with the log and appends what differs."""
 ENDED_EPOCH = "epoch {} has begun"
 OPEN = ("waiting", "reading", "paused")
 _END_BACKFILL = """\
 update pipeline.backfills set state = %(state)s, reason = %(reason)s, finished_at = now()
 where id = %(id)s and state in ('waiting', 'reading', 'paused')
 """
-"""A backfill has ended."""
+"""End a backfill that has not ended yet."""
 _MORE_RANGES = """\
 update pipeline.backfills set ranges_all = ranges_all + %(added)s, files = coalesce(%(files)s, files) where id = %(id)s
 """
-"""A backfill has more ranges than were planned, or others."""
+"""Change the number of a backfill's ranges, and its files if they have changed."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class StoredBackfill:
 
     @property
     def partial(self) -> bool:
-        """Whether it reads or compares some partitions alone."""
+        """True if the backfill reads or compares only some partitions of its table."""
         return self.relations is not None or self.bounds is not None
 
     @property
@@ -90,13 +90,15 @@ class StoredBackfill:
 
     @property
     def compares(self) -> bool:
-        """Whether only what differs from the log becomes events."""
+        """True if only what differs from the log becomes events."""
         return self.kind == DIFFERENCES
 
     @property
     def differences(self) -> dict[str, Any] | None:
-        """What its ranges carry for the shuffler: what marks its events, how far back the log says all, and up to which
-        epoch and LSN events know the rows by another key.
+        """Return what the shuffler must know about the ranges of a comparison; None if the backfill does not compare.
+
+        `metadata` marks the events. `told_seqs`: since when the log has every change. `void_upto`: up to which epoch
+        and LSN events know the rows by another key.
         """
         if not self.compares:
             return None
@@ -107,18 +109,18 @@ class StoredBackfill:
 
 
 def open_of(connection: Connection, source: uuid.UUID) -> list[StoredBackfill]:
-    """Those that have not ended, the oldest first."""
+    """Return the backfills of a source that have not ended, the oldest first."""
     query = _ALL + "where b.source_id = %(source)s and b.state in ('waiting', 'reading', 'paused') order by b.id"
     return queries.rows(connection, StoredBackfill, query, {"source": source})
 
 
 def find(connection: Connection, backfill: int) -> StoredBackfill | None:
-    """One of them, whatever has become of it."""
+    """Return the backfill with this id, in any state; None if there is none."""
     return queries.one(connection, StoredBackfill, _ALL + "where b.id = %(id)s", {"id": backfill})
 
 
 def listed(connection: Connection, source: uuid.UUID, most: int = 100) -> list[StoredBackfill]:
-    """The newest of them, the newest first."""
+    """Return at most `most` backfills of a source, in any state, the newest first."""
     query = _ALL + "where b.source_id = %(source)s order by b.id desc limit %(most)s"
     return queries.rows(connection, StoredBackfill, query, {"source": source, "most": most})
 
@@ -135,9 +137,9 @@ def start(
     relations: Sequence[int] | None = None,
     bounds: Sequence[Line | None] | None = None,
 ) -> int | None:
-    """A new one of this table (oid, schema, name); None when one of it is under way.
+    """Start a backfill of this table (oid, schema, name); None if another one of the table is under way.
 
-    `gap`: of one that compares, between which LSNs changes are missing. `relations`, `bounds`: see the table's
+    `gap`: for a comparison, the LSNs between which changes are missing. `relations`, `bounds`: see the table's
     comments.
     """
     values = {
@@ -158,13 +160,13 @@ def start(
 
 
 def begin_wait(connection: Connection, backfill: int, xid: int, lsn: int, since_seqs: Mapping[str, int]) -> None:
-    """It reads once every transaction with a smaller xid has ended."""
+    """Let the backfill wait until every transaction with a smaller xid has ended, and read then."""
     values = {"id": backfill, "xid": str(xid), "lsn": lsn, "since_seqs": Jsonb(dict(since_seqs))}
     connection.execute(statement("snapshots", "begin_wait"), values)
 
 
 def wait(connection: Connection, backfill: int, reason: str | None) -> None:
-    """Say what it waits for, or that it waits for nothing any more."""
+    """Store what the backfill waits for; None: nothing."""
     connection.execute(
         "update pipeline.backfills set reason = %s where id = %s and reason is distinct from %s",
         (reason, backfill, reason),
@@ -180,9 +182,9 @@ def planned(
     added: int,
     floor_seqs: Mapping[str, int] | None = None,
 ) -> None:
-    """Its ranges are planned. `files`: see the table's comment. `estimate`: rows and bytes; `added`: ranges.
+    """Store that the ranges are planned. `files`: see the table's comment. `estimate`: rows and bytes; `added`: ranges.
 
-    `floor_seqs`: of one that compares; without, it reads all rows, whatever it was to do.
+    `floor_seqs`: only of a comparison. Without them the backfill reads all rows, even if it was to compare.
     """
     compares = floor_seqs is not None
     values = {
@@ -199,7 +201,7 @@ def planned(
 
 
 def more_ranges(connection: Connection, backfill: int, added: int, files: Mapping[str, int] | None = None) -> None:
-    """So many ranges more are to be read, or fewer; `files`: those that hold now, where that has changed."""
+    """Add to the number of ranges, or subtract if `added` is negative. `files`: the current ones, if they changed."""
     values = {"id": backfill, "added": added, "files": None if files is None else Jsonb(dict(files))}
     connection.execute(_MORE_RANGES, values)
 
@@ -215,7 +217,7 @@ def count_moved(connection: Connection, backfill: int) -> MovedRanges:
 
 
 def start_over(connection: Connection, backfill: int) -> None:
-    """Read the table from its beginning once more: it is no longer what was planned."""
+    """Read the table from its beginning again, because it is no longer what was planned."""
     with connection.transaction():
         ranges.drop(connection, backfill)
         connection.execute(statement("snapshots", "start_over"), {"id": backfill})
@@ -224,7 +226,10 @@ def start_over(connection: Connection, backfill: int) -> None:
 def end(
     connection: Connection, backfill: int, state: str, reason: str | None = None, *, of_ended_epoch: bool = False
 ) -> bool:
-    """It is 'complete', 'failed' or 'cancelled': what it has not added is dropped. False when it has ended before."""
+    """End the backfill as 'complete', 'failed' or 'cancelled', and drop ranges that are not events yet.
+
+    Returns False if the backfill had ended before.
+    """
     with connection.transaction():
         values = {"id": backfill, "state": state, "reason": reason}
         ended = connection.execute(_END_BACKFILL, values).rowcount == 1
@@ -234,7 +239,7 @@ def end(
 
 
 def pause(connection: Connection, backfill: int, *, paused: bool) -> bool:
-    """Read no more ranges for now, or go on; False when it is not in the state for that."""
+    """Pause the backfill, or resume it; False if its state does not allow that."""
     with connection.transaction():
         values = {"id": backfill, "paused": paused}
         changed = connection.execute(statement("snapshots", "pause_backfill"), values).rowcount == 1

@@ -1,4 +1,4 @@
-"""`pipeline backfill`: read rows of a table once more, or for the first time; a running server does the reading."""
+"""`pipeline backfill`: request that a running server reads the rows of a table, for the first time or again."""
 
 from __future__ import annotations
 
@@ -20,20 +20,24 @@ if TYPE_CHECKING:
     from pipeline.postgres.connections import Connection
     from pipeline.snapshots.status import BackfillStatus
 
-app = typer.Typer(help="Backfills: tables whose rows are read beside the stream.", no_args_is_help=True)
+app = typer.Typer(help="Backfills: read the rows of tables in parallel with the stream.", no_args_is_help=True)
 
 LOOK_SECONDS = 0.5
-"""Between two looks of --wait."""
+"""Seconds between two queries of --wait."""
 Number = Annotated[int, typer.Argument(metavar="ID", min=1, max=2**63 - 1)]
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="schema.table", show_default=False)]
 Where = Annotated[str | None, typer.Option(metavar="CONDITION", help="Only the rows for which this holds.")]
 Differences = Annotated[bool, typer.Option("--differences", help="Append only what differs from the log.")]
-Keep = Annotated[bool, typer.Option("--keep", help="The log keeps what it has of these partitions.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the log as it is for these partitions.")]
 Always = Annotated[
     bool | None,
-    typer.Option("--always/--no-always", help="So do later ones that are detached or dropped.", show_default=False),
+    typer.Option(
+        "--always/--no-always", help="Also accept partitions that are detached or dropped later.", show_default=False
+    ),
 ]
-Wait = Annotated[bool, typer.Option("--wait", help="Show how far it is until it ends. Ctrl-C leaves it running.")]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Show the progress until the backfill ends. Ctrl-C leaves it running.")
+]
 
 
 @app.command("start", epilog="Example: pipeline backfill start public.orders --where 'total > 100' --wait")
@@ -47,7 +51,7 @@ def backfill_start(
 ) -> int:
     """Read a captured table's rows; each becomes an event with the action read, unless the log has a newer one.
 
-    With --differences the table is compared with the log: only what differs becomes inserts, updates and deletes.
+    With --differences the server compares the table with the log; only what differs becomes inserts, updates, deletes.
     """
     from pipeline.postgres import connections, databases, migrations
     from pipeline.snapshots import render, start, status
@@ -76,7 +80,7 @@ def backfill_list(
     as_json: Json = False,
     limit: Annotated[int, typer.Option(min=1, help="How many of the newest.")] = 20,
 ) -> int:
-    """The newest backfills, also those of tables that have joined."""
+    """List the newest backfills, including those that the server started for tables that joined."""
     from pipeline.snapshots import snapshot_status, status
     from pipeline.snapshots.render import show_backfills
 
@@ -91,7 +95,7 @@ def backfill_list(
 def backfill_settle(
     context: typer.Context, table: Table, keep: Keep = False, always: Always = None, as_json: Json = False
 ) -> int:
-    """Accept what partitions that came or went have made different in the log, which stays as it is."""
+    """Accept that the log differs from the table after partitions joined or left; the log stays as it is."""
     from pipeline.snapshots import partitions_kept, render
 
     if not keep:
@@ -105,7 +109,7 @@ def backfill_settle(
 
 @app.command("show", epilog="Example: pipeline backfill show 3")
 def backfill_show(context: typer.Context, number: Number, as_json: Json = False) -> int:
-    """One backfill: how far it is, how fast, how long it still takes."""
+    """Show one backfill: how far it is, how fast, and how long it still takes."""
     from pipeline.snapshots import status
     from pipeline.snapshots.render import show_backfill
 
@@ -117,7 +121,7 @@ def backfill_show(context: typer.Context, number: Number, as_json: Json = False)
 
 @app.command("pause", epilog="Example: pipeline backfill pause 3")
 def backfill_pause(context: typer.Context, number: Number, as_json: Json = False) -> int:
-    """Read no more of it for now; what is being read is finished."""
+    """Pause a backfill. Ranges that are being read are finished."""
     from pipeline.snapshots import status
 
     return _change(context, status.pause, number, as_json)
@@ -125,7 +129,7 @@ def backfill_pause(context: typer.Context, number: Number, as_json: Json = False
 
 @app.command("resume", epilog="Example: pipeline backfill resume 3")
 def backfill_resume(context: typer.Context, number: Number, as_json: Json = False) -> int:
-    """Go on with one that is paused."""
+    """Resume a paused backfill."""
     from pipeline.snapshots import status
 
     return _change(context, status.resume, number, as_json)
@@ -133,7 +137,7 @@ def backfill_resume(context: typer.Context, number: Number, as_json: Json = Fals
 
 @app.command("cancel", epilog="Example: pipeline backfill cancel 3")
 def backfill_cancel(context: typer.Context, number: Number, as_json: Json = False) -> int:
-    """End it; the events that it has added stay."""
+    """Cancel a backfill. The events that it has added stay."""
     from pipeline.snapshots import status
 
     return _change(context, status.cancel, number, as_json)
@@ -151,7 +155,7 @@ def _change(
 
 
 def _wait(config: Config, pipeline: Connection, found: BackfillStatus, as_json: bool) -> int:
-    """Show how far it is until it ends; returns 1 when it has not read its table."""
+    """Show the progress until the backfill ends; returns 1 if it failed or was cancelled, 130 after Ctrl-C."""
     from pipeline.snapshots import backfill_progress, render, status
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` sends it

@@ -1,4 +1,4 @@
-"""What a backfill that compares does otherwise: it plans ranges of the keys that may differ."""
+"""Plan the ranges of a comparison: a backfill that reads only the keys that may differ from the log."""
 
 from __future__ import annotations
 
@@ -23,44 +23,51 @@ UNKNOWN = (
     " is known only of those that it had"
 )
 NOTHING = "it has no partitions, so nothing says what its rows were like"
+"""Why a partitioned table without partitions cannot be compared."""
+"""Why a partitioned table without partitions cannot be compared."""
+"""Why a partitioned table without partitions cannot be compared."""
 KEYS_PER_RANGE = 1_000
 LOOK_SECONDS = 1.0
-"""Between two looks whether a comparison is to go on."""
+"""Seconds between two checks of whether the backfill has ended or is paused."""
 
 
 def comparison(backfill: StoredBackfill) -> PlannedRange:
-    """The range whose reader compares, instead of reading rows."""
+    """Return the range for which a worker compares the table instead of reading rows."""
     return PlannedRange(backfill.table_oid, backfill.table_oid, None, compares=True)
 
 
 def of_keys(backfill: StoredBackfill, keys: Sequence[Sequence[str]]) -> list[PlannedRange]:
-    """Ranges of these keys; one without keys where there are none, whose marker comes all the same."""
+    """Return the ranges of these keys; without keys one empty range, so that there is a marker."""
     parts = [keys[at : at + KEYS_PER_RANGE] for at in range(0, len(keys), KEYS_PER_RANGE)] or [[]]
     table, marks = backfill.table_oid, backfill.differences
     return [PlannedRange(table, table, None, keys=part, differences=marks) for part in parts]
 
 
 def floor_seqs(pipeline: Connection) -> dict[str, int]:
-    """By events table, up to which seq events are dropped."""
+    """Return by events table the seq up to which retention has dropped events."""
     return {str(table): policy.dropped(pipeline, table).below - 1 for table in events_tables.with_known(pipeline, [])}
 
 
 def is_told(pipeline: Connection, backfill: StoredBackfill) -> bool:
-    """Whether the log has said all along which rows the table had."""
+    """True if the log has always had every change of the table's rows."""
     told = backfill.told_seqs
     return told is not None and all(seq <= told.get(name, 0) for name, seq in floor_seqs(pipeline).items())
 
 
 class DifferencePlanner:
-    """One that a worker makes. `look`, `plan`: connections to the pipeline database, to read the log and to write."""
+    """Compares one table for a worker, and plans ranges of the keys that may differ.
+
+    `look` and `plan` are connections to the pipeline database: the first reads the log, the second writes.
+    """
 
     def __init__(self, source: Connection, look: Connection, plan: Connection, stored: ReplicationSource) -> None:
         self._source, self._look, self._plan, self._stored = source, look, plan, stored
 
     def run(self, taken: ClaimedRange, backfill: StoredBackfill, stop: Callable[[], bool]) -> bool:
-        """False when it was to stop, or was taken away, before its end: then it is to be made from its beginning.
+        """Compare the table; False if the comparison was stopped, or its range was taken away, before its end.
 
-        Ranges that were planned by then are read all the same, and once more: what does not differ adds nothing.
+        Then the comparison must start again. Ranges that were already planned are read now and again later: keys that
+        do not differ add nothing.
         """
         backfills.wait(self._plan, backfill.id, REASON)
         stopping = _Stopping(self._plan, backfill.id, stop)
@@ -75,10 +82,10 @@ class DifferencePlanner:
         return not stopping.said and self._end(taken, backfill, batch or [])
 
     def _end(self, taken: ClaimedRange, backfill: StoredBackfill, last: Sequence[Sequence[str]]) -> bool:
-        """Plan the last batch; False when the range was taken away."""
+        """Plan the last batch and end the comparison; False if its range was taken away."""
         ended = False
         with self._plan.transaction():
-            backfills.more_ranges(self._plan, backfill.id, -1)  # first: who cancels it locks its row before its ranges
+            backfills.more_ranges(self._plan, backfill.id, -1)  # first: a cancel locks the backfill before its ranges
             ended = ranges.compared(self._plan, taken)
             if not ended:
                 raise psycopg.Rollback
@@ -101,13 +108,13 @@ class DifferencePlanner:
 
 
 class _Stopping:
-    """Whether a comparison is to end early: the worker is, or its backfill has ended or pauses."""
+    """True, when called, if a comparison must end early: the worker stops, or the backfill has ended or is paused."""
 
     def __init__(self, pipeline: Connection, backfill: int, stop: Callable[[], bool]) -> None:
         self._pipeline, self._backfill, self._stop = pipeline, backfill, stop
         self._look_at = 0.0
         self.said = False
-        """What it has said last; once it was so, it stays."""
+        """The last answer; it stays true."""
 
     def __call__(self) -> bool:
         self.said = self.said or self._stop() or self._ended()

@@ -1,4 +1,4 @@
-"""What leads the snapshot workers: waits for older transactions, plans ranges, and says when a table is whole."""
+"""Lead the snapshot workers: wait for older transactions, plan ranges, and mark tables as complete in the log."""
 
 from __future__ import annotations
 
@@ -32,26 +32,25 @@ logger = logging.getLogger(__name__)
 
 LOCK_TIMEOUT = "2s"
 TABLES_SECONDS = 2.0
-"""Between two looks at which tables are captured."""
+"""Seconds between two queries of which tables are captured."""
 TRUNCATES_SECONDS = 5.0
-"""Between two looks for truncates, from which on a table is whole that was never read."""
+"""Seconds between two searches for truncates: a truncate makes a table complete that was never read."""
 _SETTLE_TABLE = """\
 update pipeline.snapshot_tables set settled_lsn = %(lsn)s
 where source_id = %(source)s and table_oid = %(oid)s and epoch = %(epoch)s and captured
 """
-"""A table has been compared, and all that differed is in the log: what the log says of other rows holds from here
-on."""
+"""Store that a table was compared, and that all its differences are in the log: from here on, the log is right."""
 
 _MARKER_STATES = """\
 select xid::text, pg_catalog.pg_xact_status(xid)
 from unnest(%(xids)s::text[]::xid8[]) xid
 where xid < pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
 """
-"""What has become of transactions: committed, aborted or in progress; null when it is too long ago to know."""
+"""The states of transactions: committed, aborted or in progress; null if the transaction is too old to know."""
 
 
 class SnapshotCoordinator:
-    """Uses both connections, from one thread. `step` does what is to be done now, and returns at once."""
+    """Advances all backfills of one epoch. Uses both connections, from one thread."""
 
     def __init__(
         self, config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource, from_lsn: int
@@ -65,12 +64,12 @@ class SnapshotCoordinator:
         self._samples = SeqSampler(source, pipeline, stored)
         self._rounds: dict[int, UnresolvedKeySearch] = {}
         self._ended: set[int] = set()
-        """Backfills whose last range is planned, an empty one."""
+        """Backfills whose last range, an empty one, is planned."""
         self._truncates = truncates.TableTruncates(pipeline, stored)
         self._tables_at = self._truncates_at = 0.0
 
     def step(self) -> bool:
-        """One look; returns whether workers are needed."""
+        """Do what can be done now, without waiting; returns whether workers are needed."""
         now = time.monotonic()
         if now >= self._tables_at:
             self._tables_at = now + TABLES_SECONDS
@@ -91,7 +90,7 @@ class SnapshotCoordinator:
         return any(each.state == "reading" for each in backfills.open_of(self._pipeline, self._stored.id))
 
     def _try_to_advance(self, backfill: StoredBackfill) -> None:
-        """Do what is next for the backfill; a lock on its table, or an error there, does not keep the others."""
+        """Do the next step of the backfill. A lock on its table, or an error there, does not stop other backfills."""
         try:
             self._advance(backfill)
         except psycopg.errors.LockNotAvailable:
@@ -165,14 +164,14 @@ class SnapshotCoordinator:
         return found.version if found else None
 
     def _collect(self) -> None:
-        """Count what has become events, also of backfills that have ended."""
+        """Count the ranges that became events, including those of ended backfills."""
         for number in ranges.uncollected(self._pipeline, self._stored.id):
             moved = backfills.count_moved(self._pipeline, number)
             if number in self._rounds:
                 self._rounds[number].left_out += moved.left_out
 
     def _follow(self, backfill: StoredBackfill) -> None:
-        """Plan again what has changed, and look what is missing when all is read."""
+        """Plan relations again that have changed; if all ranges are read, finish the backfill."""
         extents = _of(backfill, self._extents(backfill.table_oid))
         if backfill.compares:
             if ranges.left(self._pipeline, backfill.id) == 0:
@@ -190,7 +189,10 @@ class SnapshotCoordinator:
     def _plan_again(
         self, backfill: StoredBackfill, changed: Sequence[RelationSize], gone: Collection[str] = ()
     ) -> None:
-        """Relations that were written anew have their rows in other blocks; some are new, some dropped or detached."""
+        """Plan ranges of relations that were rewritten or are new, and drop those of relations that are gone.
+
+        The rows of a rewritten relation are in other blocks.
+        """
         self._ended.discard(backfill.id)
         planned = to_read.ranges(self._config, self._source, changed, by_key=bool(backfill.by_key))
         files = {**backfill.files, **{str(extent.oid): extent.file for extent in changed}}
@@ -213,10 +215,10 @@ class SnapshotCoordinator:
             self._complete(backfill)
 
     def _ends(self, backfill: StoredBackfill, extents: Sequence[RelationSize]) -> bool:
-        """Plan an empty range, once; False when it is an event already, or there is nothing to read it of.
+        """Plan one empty range as the last one; False if it was planned before, or if the table has no relation.
 
-        When it has come by, the log has everything that had been done to the table when nothing was left to read. The
-        marker before it does not say so: a relation may have been emptied or dropped since.
+        When its marker has arrived, the log has all changes that the table had before no range was left. The marker of
+        the range before is not enough: a relation may have been emptied or dropped since.
         """
         if backfill.id in self._ended or not extents:
             return False
@@ -229,8 +231,9 @@ class SnapshotCoordinator:
         return True
 
     def _settle(self, backfill: StoredBackfill) -> None:
-        """From here on an update may leave out values that only the epochs before have. Before the last look for such
-        updates, which reads those that came too early.
+        """Store from which LSN on an update may omit values that only earlier epochs have.
+
+        This happens before the last search for unresolved keys, which reads rows whose updates came too early.
         """
         lsn = int(queries.value(self._source, statement("snapshots", "end_of_wal")))
         values = {"source": self._stored.id, "oid": backfill.table_oid, "epoch": backfill.epoch, "lsn": lsn}
@@ -242,7 +245,7 @@ class SnapshotCoordinator:
             backfills.more_ranges(self._pipeline, backfill.id, added)
 
     def _read_unresolved(self, backfill: StoredBackfill, extents: Sequence[RelationSize]) -> bool:
-        """Plan ranges of the keys that are to be read once more; False when there are none."""
+        """Plan ranges of the keys that must be read again; False if there are none."""
         version = next(filter(None, (self._version(each.oid) for each in extents)), None)
         if version is None:
             return False
@@ -304,15 +307,15 @@ class SnapshotCoordinator:
 
 
 def _of(backfill: StoredBackfill, extents: Sequence[RelationSize]) -> Sequence[RelationSize]:
-    """Those that hold the rows of its table, or of its partitions."""
+    """Return the relations whose rows the backfill reads: all of its table, or only some partitions."""
     return extents if backfill.relations is None else [each for each in extents if each.oid in backfill.relations]
 
 
 def recover_ranges(source: Connection, pipeline: Connection, source_id: UUID) -> None:
-    """Look once at all ranges that are under way.
+    """Let ranges be read again whose reader or marker was lost.
 
-    A range that is staged belongs to the stream as soon as its marker has committed, whatever has become of its reader.
-    Its marker has come by when the stream is beyond it; if the range has no place by then, an older version has met it.
+    A staged range belongs to the stream once its marker has committed, even if its reader has died. If the stream is
+    beyond the marker and the range still has no place, an older version of the server has met the marker.
     """
     found = ranges.unfinished(pipeline, source_id)
     lost = [each.id for each in found if (each.state == "reading" and not each.alive) or each.passed]
@@ -323,7 +326,7 @@ def recover_ranges(source: Connection, pipeline: Connection, source_id: UUID) ->
 
 
 def _without_marker(source: Connection, pipeline: Connection, staged: list[UnfinishedRange]) -> list[int]:
-    """Those whose marker will not come; of the others it is noted before which LSN it has committed."""
+    """Return the staged ranges whose marker will not come. For the others, store an LSN before which it committed."""
     unsure = {each.marker_xid: each for each in staged if each.seen_lsn is None and each.marker_xid is not None}
     if not unsure:
         return []

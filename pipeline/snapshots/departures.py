@@ -1,4 +1,4 @@
-"""Which keys rows have left by an update: the log has no event of its own under such a key that says so."""
+"""Find keys that rows have left by an update: the log has no separate event under such a key."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from pipeline.postgres.queries import statement
 ChangePlace = list[int]
 """Epoch, commit_lsn and commit_idx."""
 TABLES = 32
-"""Of so many tables, those that were looked at last, it is kept in memory: ranges of several come in turns."""
+"""For how many tables the departures are kept in memory, because ranges of several tables are read in turns."""
 
 
 @dataclass
 class _TableDepartures:
-    """Of one table: where rows have left a key last, as far as these seqs, by events table."""
+    """The departures of one table. `places`: by key, where a row has left it last. `seqs`: what was read of the log."""
 
     key_columns: tuple[str, ...]
     seqs: Mapping[str, int] = field(default_factory=dict)
@@ -33,21 +33,21 @@ class _TableDepartures:
 
 
 class KeyDepartures:
-    """Kept in memory of a few tables: each look reads only what has come to the log since the one before."""
+    """The departures of the tables that were read last. Each `look` reads only events since the look before."""
 
     def __init__(self, pipeline: Connection, stored: ReplicationSource) -> None:
         self._pipeline, self._stored = pipeline, stored
         self._known: dict[int, _TableDepartures] = {}
 
     def of(self, table_oid: int, version: HistoryVersion, keys: Iterable[str]) -> dict[str, Any]:
-        """Of these keys, as `record_pk` has them and as far as was looked: `pipeline.snapshot_ranges.departed`."""
+        """Return the departures of these keys, in the form of `record_pk`, as `pipeline.snapshot_ranges.departed`."""
         known = self._known.get(table_oid)
         if known is None or known.key_columns != version.key_columns:
             return {"keys": {}, "seqs": {}}
         return {"keys": {key: known.places[key] for key in keys if key in known.places}, "seqs": known.seqs}
 
     def look(self, table_oid: int, version: HistoryVersion) -> None:
-        """Read what the log has now of this table."""
+        """Read the events of this table that the log has by now."""
         known = self._known.pop(table_oid, None)
         if known is None or known.key_columns != version.key_columns:
             known = _TableDepartures(version.key_columns)

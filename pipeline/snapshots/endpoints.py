@@ -1,4 +1,4 @@
-"""Backfills over HTTP: as the command `pipeline backfill`, but a condition is column, operator, value, never SQL."""
+"""Backfills over HTTP, like the command `pipeline backfill`. A condition is column, operator and value, never SQL."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ router = APIRouter(
 
 T = TypeVar("T")
 SECONDS = 10.0
-"""How long each of the databases has for a request."""
+"""How many seconds each of the databases has for a request."""
 _AT_ONCE = threading.BoundedSemaphore(4)
-"""Requests that have connections of their own, one to each database."""
+"""Limits the requests that open connections, one to each database."""
 Number = Annotated[int, Path(alias="id", ge=1, lt=2**63, description="the backfill's id", examples=[7])]
 _NUMBERED = documented(404)
 
@@ -58,7 +58,7 @@ class Term(BaseModel):
 
 
 class NewBackfill(BaseModel):
-    """What to read."""
+    """The table to read, and which of its rows."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -84,7 +84,7 @@ class Backfill(BaseModel):
     id: int
     table: str
     kind: Literal["initial", "asked", "differences"] = Field(
-        description="initial: its table had joined; asked: somebody asked for it; differences: it compares"
+        description="initial: its table had joined; asked: a user asked for it; differences: it compares"
     )
     condition: str | None = Field(description="only rows for which this holds; null: all")
     state: Literal["waiting", "reading", "paused", "complete", "failed", "cancelled"]
@@ -112,7 +112,7 @@ class Backfills(BaseModel):
 
 @router.post("", status_code=201, response_model=Backfill, summary="Begin a backfill", responses=documented(409))
 async def start(body: NewBackfill, request: Request, response: Response) -> BackfillStatus:
-    """The rows that the table has become events with the action `read`, unless the log has a newer one of their key.
+    """Read the table: each row becomes an event with the action `read`, unless the log has a newer one of its key.
 
     With `differences` only what differs from the log becomes events: inserts, updates and deletes.
     """
@@ -135,33 +135,33 @@ async def start(body: NewBackfill, request: Request, response: Response) -> Back
 
 @router.get("", response_model=Backfills, summary="List backfills")
 async def newest(
-    request: Request, limit: Annotated[int, Query(ge=1, le=1000, description="at most so many")] = 100
+    request: Request, limit: Annotated[int, Query(ge=1, le=1000, description="the highest number of backfills")] = 100
 ) -> dict[str, Any]:
-    """The newest first, also those of tables that have joined."""
+    """List the newest backfills first, including those that the server started for tables that joined."""
     return await _asked(request, lambda config, pipeline: {"data": status.listed(config, pipeline, limit)})
 
 
 @router.get("/{id}", response_model=Backfill, summary="Show a backfill", responses=_NUMBERED)
 async def one(request: Request, number: Number) -> BackfillStatus:
-    """How far it is, how fast, and how long it still takes."""
+    """Show how far the backfill is, how fast, and how long it still takes."""
     return await _asked(request, lambda config, pipeline: status.show(config, pipeline, number))
 
 
 @router.post("/{id}/pause", response_model=Backfill, summary="Pause a backfill", responses=documented(404, 409))
 async def pause(request: Request, number: Number) -> BackfillStatus:
-    """Nothing more of it is read for now; what is being read is finished."""
+    """Pause the backfill; ranges that are being read are finished."""
     return await _asked(request, lambda config, pipeline: status.pause(config, pipeline, number))
 
 
 @router.post("/{id}/resume", response_model=Backfill, summary="Resume a backfill", responses=documented(404, 409))
 async def resume(request: Request, number: Number) -> BackfillStatus:
-    """The opposite of pause."""
+    """Resume a paused backfill."""
     return await _asked(request, lambda config, pipeline: status.resume(config, pipeline, number))
 
 
 @router.post("/{id}/cancel", response_model=Backfill, summary="Cancel a backfill", responses=documented(404, 409))
 async def cancel(request: Request, number: Number) -> BackfillStatus:
-    """It ends; the events that it has added stay."""
+    """End the backfill; the events that it has added stay."""
     return await _asked(request, lambda config, pipeline: status.cancel(config, pipeline, number))
 
 

@@ -1,6 +1,6 @@
-"""Keys that tables had only between two looks at the catalog: what was done to rows meanwhile is in the log under them.
+"""Find keys that tables had only between two reads of the catalog: the log has changes of rows under such keys.
 
-Such a version of a table is known by the stream alone, once it gets there.
+Only the stream knows such a version of a table, once the stream gets there.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from pipeline.postgres.connections import Connection
 from pipeline.snapshots.known_tables import SnapshotTable
 
 Key = frozenset[int]
-"""Numbers of its columns."""
+"""The attribute numbers of the key's columns."""
 ELSEWHERE = Key((0,))
 """The key of a partition: its rows are those of another table."""
 
 
 class FormerKeys:
-    """Kept in memory; each look reads only what has been recorded since the one before."""
+    """The former keys of all tables. Each `look` reads only versions recorded since the look before."""
 
     def __init__(self, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
         self._source, self._pipeline, self._stored = source, pipeline, stored
         self._after = 0
         self._keys: dict[int, list[tuple[int, Key]]] = defaultdict(list)
-        """By table, the keys of its versions, each with the commit_lsn of the version's first change."""
+        """By table oid, the keys of its versions, each with the commit_lsn of the version's first change."""
 
     def look(self) -> None:
-        """Read what the stream has learnt."""
+        """Read the table versions that the stream has recorded."""
         for number, oid, lsn, partition, key in versions.new_keys(
             self._pipeline, self._stored.id, self._stored.epoch, self._after
         ):
@@ -43,10 +43,10 @@ class FormerKeys:
                 self._keys[oid].append((lsn, certain))
 
     def had_another(self, table: CapturedTable, known: SnapshotTable | None) -> bool:
-        """Whether its key was another one and is as before again, since the log has the table by this key.
+        """True if the table's key was another one in between, since the log has had the table by its key of now.
 
-        Or it was a partition for a while, and what was done to it then is another table's in the log.
-        `known`: None before the first look at it: then its key may have been another since it is captured.
+        Also true if the table was a partition in between: the log has changes from that time as another table's.
+        `known`: None if the table is not stored yet; then its key may have been another one since its capture began.
         """
         since_lsn = 0 if known is None else known.since_lsn
         if not table.key or ";" in table.key or since_lsn is None:
@@ -56,7 +56,7 @@ class FormerKeys:
         return bool(others) and self._as_sent(table) not in (None, *others)
 
     def _as_sent(self, table: CapturedTable) -> Key | None:
-        """Its key as the stream would have it now: without columns that are not published."""
+        """Return the key as the stream would have it now, without unpublished columns; None if it cannot be read."""
         try:
             found = compared.read(self._source, self._pipeline, self._stored, table.oid)
         except (NotComparableError, psycopg.errors.LockNotAvailable):  # not now

@@ -1,4 +1,4 @@
-"""What is stored of captured tables: the rows of `pipeline.snapshot_tables`."""
+"""Read `pipeline.snapshot_tables`, the stored state of captured tables, and compare it with the catalog."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class SnapshotTable:
 
     @property
     def unread(self) -> bool:
-        """Whether it is to be read and is not: another backfill of it was under way."""
+        """True if the table must be read and no backfill does: another one was under way when it joined."""
         return self.backfill_id is None and self.complete_seq is None and self.reason is None
 
     @property
     def awaited(self) -> bool:
-        """Whether it is complete once the log gets to where it joined."""
+        """True if the table is complete once the log gets to where the table joined."""
         return self.captured and self.complete_seq is None and self.reason == EMPTY
 
     @property
@@ -51,44 +51,45 @@ class SnapshotTable:
 
 
 def read(pipeline: Connection, stored: ReplicationSource) -> dict[int, SnapshotTable]:
-    """What is stored, by oid."""
+    """Return the stored tables by oid."""
     found = queries.rows(pipeline, SnapshotTable, statement("snapshots", "known_tables"), {"source": stored.id})
     return {each.table_oid: each for each in found}
 
 
 def keyless(pipeline: Connection, stored: ReplicationSource) -> list[str]:
-    """Names of the captured tables whose updates and deletes are not."""
+    """Return the names of captured tables whose updates and deletes are not captured."""
     return sorted(each.table for each in read(pipeline, stored).values() if each.captured and not each.keyed)
 
 
 def has_joined(table: CapturedTable, before: SnapshotTable, joined: CaptureStart | None) -> bool:
-    """Whether it has joined again since, or got another key: then the log lacks what happened before."""
+    """True if the table has joined again since it was stored, or got another key: the log lacks earlier changes."""
     if not before.captured or is_rekeyed(table, before):
         return True
     return joined is not None and before.joined is not None and joined.id != before.joined
 
 
 def is_rekeyed(table: CapturedTable, before: SnapshotTable) -> bool:
-    """Whether the log does not know its rows by the key that they have now, or lacks what was done to them without one.
+    """True if the log knows rows by another key than now, or lacks changes from a time when the table had no key.
 
-    A key that was dropped and added between two looks is seen by how the table is published: it was moved meanwhile.
+    A key that was dropped and added again between two reads of the catalog moves the table in the publications, which
+    `members` shows.
     """
     moved = bool(before.members and table.members) and not set(before.members or ()) & set(table.members)
     return table.keyed and (not before.keyed or has_another_key(table, before) or moved)
 
 
 def had_inserts_alone(table: CapturedTable, joined: Mapping[int, CaptureStart]) -> bool:
-    """Whether the log may have its rows from before its updates were captured; nobody looked at it then."""
+    """True if the log may have rows of a table that is not stored yet, from a time when only inserts were captured."""
     found = (joined.get(oid) for oid in {table.oid, *table.relations})
     return table.keyed and any(each is not None and each.root_oid is None for each in found)
 
 
 def has_another_key(table: CapturedTable, before: SnapshotTable) -> bool:
-    """Whether its rows were known by another key; None is not known yet."""
+    """True if both keys are known and differ."""
     return None not in (before.key, table.key) and before.key != table.key
 
 
 def is_described(table: CapturedTable, before: SnapshotTable) -> bool:
-    """Whether its row says what its names and its key are now."""
+    """True if the stored names and key are those of now."""
     now = table.schema, table.name, table.keyed, table.key, list(table.members)
     return now == (before.table_schema, before.table_name, before.keyed, before.key, before.members)

@@ -1,4 +1,4 @@
-"""Changes of partitions that the log does not have yet: what reads or compares them, and when they are settled."""
+"""Changes of partitions that the log does not have yet: start backfills for them, and settle them."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from pipeline.snapshots import backfills, known_tables
 from pipeline.snapshots.backfills import StoredBackfill
 
 _TOGETHER = timedelta(seconds=10)
-"""Partitions that were seen first within this time are read by one backfill."""
+"""One backfill reads the partitions that were first seen within this time."""
 _DOUBTFUL_PARTITIONS = """\
 select c.id, c.epoch, c.seen_lsn from pipeline.partition_changes c where c.source_id = %(source)s and c.in_doubt
 """
-"""Partitions that joined, and may have left before that: no look had stored them."""
+"""Partitions that joined and may have left before that, because they were not stored then."""
 _KEEP_ALWAYS = """\
 update pipeline.snapshot_tables set keeps_partitions = %(always)s where source_id = %(source)s and table_oid = %(root)s
 """
-"""Whether rows of partitions that leave from now on stay in the log without a warning."""
+"""Store whether the log keeps rows of partitions that leave from now on, without a warning."""
 _PARTITIONS_READ_BY = """\
 update pipeline.partition_changes set backfill_id = %(backfill)s where id = any(%(ids)s) and settled_at is null
 """
-"""Which backfill reads or compares partitions."""
+"""Store which backfill reads or compares these changed partitions."""
 
 
 @dataclass(frozen=True)
 class UnsettledChange:
-    """A row of `pipeline.partition_changes` that is not settled. `first_seen_at`: of a table that the epoch made."""
+    """A row of `pipeline.partition_changes` that is not settled. `first_seen_at`: only of a table new in this epoch."""
 
     id: int
     epoch: int
@@ -50,9 +50,10 @@ class UnsettledChange:
 
 @dataclass(frozen=True)
 class PartitionNote:
-    """A table of which the log differs from the source, as somebody has accepted of `kept` changes of partitions.
+    """A table whose log differs from the source, because a user has accepted `kept` changes of partitions.
 
-    `always`: also of later ones. `unknown`: what came and went before a first look is not known.
+    `always`: the user accepts later changes, too. `unknown`: earlier partitions were not recorded, so the log may have
+    rows of some that left.
     """
 
     table: str
@@ -62,12 +63,12 @@ class PartitionNote:
 
 
 def notes(pipeline: Connection, stored: ReplicationSource) -> list[PartitionNote]:
-    """Such tables, by name."""
+    """Return the tables with accepted or unknown changes of partitions, by name."""
     return queries.rows(pipeline, PartitionNote, statement("snapshots", "partition_notes"), {"source": stored.id})
 
 
 def keep(pipeline: Connection, stored: ReplicationSource, root: int, *, always: bool | None = None) -> int:
-    """The log of a table stays as it is; returns how many changes that settles. `always`: see `PartitionNote`."""
+    """Leave the log of a table as it is, and return how many changes that settles. `always`: see `PartitionNote`."""
     values = {"source": stored.id, "root": root}
     with pipeline.transaction():
         if always is not None:
@@ -76,13 +77,13 @@ def keep(pipeline: Connection, stored: ReplicationSource, root: int, *, always: 
 
 
 def unsettled(pipeline: Connection, stored: ReplicationSource, root: int | None = None) -> list[UnsettledChange]:
-    """Those of all tables, or of one; the oldest first."""
+    """Return the unsettled changes of all tables, or of one, the oldest first."""
     values = {"source": stored.id, "root": root}
     return queries.rows(pipeline, UnsettledChange, statement("snapshots", "open_partition_changes"), values)
 
 
 def end_doubts(pipeline: Connection, source: uuid.UUID, epoch: int) -> None:
-    """Take partitions that joined for ones that returned, if the log has got rows of them from before that."""
+    """Treat joined partitions as returned ones, if the log already had rows of them when they joined."""
     doubtful = pipeline.execute(_DOUBTFUL_PARTITIONS, {"source": source}).fetchall()
     for change, of_epoch, lsn in doubtful:
         reached = of_epoch != epoch or progress.log_reaches(pipeline, source, lsn)[0]
@@ -92,9 +93,9 @@ def end_doubts(pipeline: Connection, source: uuid.UUID, epoch: int) -> None:
 def begin(
     pipeline: Connection, stored: ReplicationSource, table: CapturedTable, changes: Collection[UnsettledChange]
 ) -> int | None:
-    """Read or compare partitions that joined, as far as nothing does; None if nothing is to be done now.
+    """Start a backfill of joined partitions that no backfill reads yet; None if there is nothing to start now.
 
-    One that left before it joined again is compared: so rows that were deleted meanwhile go, too.
+    A partition that left before it joined again is compared, so that rows deleted in between disappear, too.
     """
     waiting = [each for each in changes if each.backfill_id is None and each.reason is None]
     if returned := {each.leaf_oid for each in waiting if each.what == "returned"}:
@@ -107,7 +108,7 @@ def begin(
 
 
 def alone(pipeline: Connection, stored: ReplicationSource, root: int) -> list[UnsettledChange]:
-    """Those by which alone the log does not have a table whole; none if it lacks more, or nothing."""
+    """Return the unsettled changes if only they make the table incomplete in the log; otherwise none."""
     known = known_tables.read(pipeline, stored).get(root)
     return [] if known is None or known.complete_seq is None else unsettled(pipeline, stored, root)
 
@@ -115,14 +116,14 @@ def alone(pipeline: Connection, stored: ReplicationSource, root: int) -> list[Un
 def compare(
     pipeline: Connection, stored: ReplicationSource, table: CapturedTable, changes: Collection[UnsettledChange]
 ) -> int | None:
-    """Compare what these partitions may have with the log; None where a backfill of the table is under way."""
+    """Compare the rows that these partitions may have with the log; None if a backfill of the table is under way."""
     bounds = [each.bounds for each in changes]
     within = None if None in bounds else bounds
     return _start(pipeline, stored, table, changes, backfills.DIFFERENCES, bounds=within)
 
 
 def settle(pipeline: Connection, backfill: StoredBackfill, seq: int) -> None:
-    """The backfill has ended. `seq`: the newest one."""
+    """Settle the changes that an ended backfill has read or compared. `seq`: the newest one of the log."""
     end_doubts(pipeline, backfill.source_id, backfill.epoch)
     values = {
         "source": backfill.source_id,
@@ -138,7 +139,10 @@ def settle(pipeline: Connection, backfill: StoredBackfill, seq: int) -> None:
 
 
 def _first(changes: Sequence[UnsettledChange]) -> list[UnsettledChange]:
-    """Those that one backfill reads: walstream's clients get rows of new tables, so these are not read with others."""
+    """Return the changes for one backfill: existing tables first, then new ones that were seen at the same time.
+
+    New tables are read apart, because walstream's clients get their rows.
+    """
     old = [each for each in changes if each.first_seen_at is None]
     if old or not changes:
         return old

@@ -1,4 +1,4 @@
-"""Which partitions joined or left a captured table since the last look at the catalog: no event says so."""
+"""Find partitions that joined or left a captured table since the last read of the catalog: no event says so."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ select distinct c.root_oid, c.leaf_oid from pipeline.partition_changes c
 where c.source_id = %(source)s and c.what in ('detached', 'dropped')
     and coalesce(c.settled_as, 'kept') = 'kept'
 """
-"""Leaves that have left a table while the log has their rows, as far as is known."""
+"""Leaves that have left a table while the log still has their rows, as far as is known."""
 _PARTITION_LOOKS = "select root_oid, epoch from pipeline.partition_looks where source_id = %(source)s"
 """Partitioned tables whose leaves are stored."""
 
 
 @dataclass(frozen=True)
 class LeafPartition:
-    """A partition that has rows. `attached_by`, `bounds`: see the comments of `pipeline.partitions`. `made_so`: in the
-    transaction that made it, and it never left since. `captured_first`: the table was published before it was attached.
+    """A partition that can have rows. `attached_by`, `bounds`: see the comments of `pipeline.partitions`.
+
+    `made_so`: the transaction that created the partition attached it, and it never left since. `captured_first`: the
+    table was published before the partition was attached.
     """
 
     root_oid: int
@@ -51,14 +53,14 @@ class LeafPartition:
 
 @dataclass(frozen=True)
 class ObservedLeaves:
-    """What a look has seen. `passing`: leaves by root that no look has stored, from before the catalog was read."""
+    """The leaves that the catalog has now, by root and oid. `passing`: see `PartitionWatcher.passing`."""
 
     leaves: Mapping[int, Mapping[int, LeafPartition]]
     passing: Collection[tuple[int, int, str]]
 
 
 class PartitionWatcher:
-    """Compares the leaves of captured tables with those of the last look. `why_unread`: why a table is not read."""
+    """Compares the leaves of captured tables with the stored ones. `why_unread`: the reason why a table is not read."""
 
     def __init__(
         self,
@@ -72,12 +74,15 @@ class PartitionWatcher:
         self._from_lsn, self._why_unread = from_lsn, why_unread
 
     def passing(self) -> Collection[tuple[int, int, str]]:
-        """Root, oid and name of leaves that no look has stored. Before the catalog is read: a leaf may be made now."""
+        """Return root, oid and name of leaves that the stream has met and that were never stored.
+
+        Call this before the catalog is read, because a leaf may be created at any time.
+        """
         values = {"source": self._stored.id, "epoch": self._stored.epoch}
         return self._pipeline.execute(statement("snapshots", "passing_partitions"), values).fetchall()
 
     def read(self, tables: Mapping[int, CapturedTable], passing: Collection[tuple[int, int, str]]) -> ObservedLeaves:
-        """The leaves that are captured with a root, by root and oid."""
+        """Read the leaves that are captured with their root."""
         roots = [oid for oid, table in tables.items() if table.relations != (oid,)]
         values = {"roots": roots}
         found = queries.rows(self._source, LeafPartition, statement("snapshots", "partition_tree"), values)
@@ -97,9 +102,10 @@ class PartitionWatcher:
         *,
         upgraded: bool,
     ) -> None:
-        """Store what has changed. `before`: the tables as the last look had them; `lsn`: after the look.
+        """Store the changes of partitions. `before`: the stored tables.
 
-        `upgraded`: the version before looked at nothing.
+        `lsn`: the end of the WAL after the catalog was read. `upgraded`: the former version of the server recorded no
+        partitions.
         """
         look = _PartitionComparison(self._source, self._pipeline, self._stored, self._from_lsn, lsn, joined)
         for root, leaves in seen.leaves.items():
@@ -115,7 +121,7 @@ class PartitionWatcher:
 
 
 class _PartitionComparison:
-    """One look, in a transaction."""
+    """One comparison of the leaves with the stored ones, in a transaction."""
 
     def __init__(
         self,
@@ -137,9 +143,10 @@ class _PartitionComparison:
         self._left = set(pipeline.execute(_LEFT_PARTITIONS, values).fetchall())
 
     def begin(self, root: int, leaves: Mapping[int, LeafPartition], *, unknown: bool, new: bool) -> None:
-        """Store the leaves of a table that has not been looked at in this epoch. `unknown`: but it was captured.
+        """Store the leaves of a table for the first time in this epoch. `unknown`: the table was captured before.
 
-        `new`: it was not. All of it is read then, but a leaf may have come or gone since it is published.
+        `new`: the table was not captured before. Then all of it is read, but a leaf may have joined or left since the
+        table was published.
         """
         values = {"root": root, "epoch": self._stored.epoch, "unknown": unknown, "new": new}
         self._execute("begin_partitions", values)
@@ -149,7 +156,7 @@ class _PartitionComparison:
             self._store(leaf)
 
     def compare(self, root: int, leaves: Mapping[int, LeafPartition], unread: str | None) -> None:
-        """Find what joined and left. `unread`: why partitions that join are not read; None: they are."""
+        """Find leaves that joined or left. `unread`: why partitions that join are not read; None: they are read."""
         self.compared.add(root)
         known = self._known.get(root, {})
         of_version_before = any(not leaf.attached_by for leaf in known.values())
@@ -170,14 +177,14 @@ class _PartitionComparison:
             self._store(leaf)
 
     def leave(self, leaf: LeafPartition) -> None:
-        """It is no partition of its root any more; the log has its rows."""
+        """Store that a leaf was detached or dropped; the log still has its rows."""
         there = captured_tables.find_existing(self._source, [leaf.leaf_oid])
         what = "detached" if there else "dropped"
         self._add(leaf, what, None)
         self._execute("drop_partition", {"root_oid": leaf.root_oid, "leaf_oid": leaf.leaf_oid})
 
     def _joined_empty(self, leaf: LeafPartition) -> bool:
-        """Whether it was empty when the stream began to have its rows as those of its root."""
+        """True if the leaf was empty when the stream began to have its rows as those of its root."""
         joined = self._joined.get(leaf.leaf_oid)
         return (
             joined is not None
@@ -187,7 +194,7 @@ class _PartitionComparison:
         )
 
     def _filled(self, oids: Collection[int]) -> dict[int, bool]:
-        """Whether they may have rows now; those that are known to have joined without any are not asked."""
+        """Return for each leaf whether it may have rows now."""
         found = captured_tables.find_filled(self._source, dict.fromkeys(oids, ""))
         return {oid: found.get(oid, False) is not False for oid in oids}
 

@@ -1,4 +1,4 @@
-"""Accept that the log keeps rows of partitions that have left a table, or lacks those of some that joined."""
+"""Accept that the log keeps rows of partitions that left a table, or lacks rows of partitions that joined."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.snapshots import known_tables, partition_changes
 
 @dataclass(frozen=True)
 class PartitionSettlement:
-    """The log of a table stays as it is. `changes`: of partitions, that were settled; `always`: later ones, too."""
+    """The result of `settle --keep`. `changes`: how many were settled; `always`: later changes are settled at once."""
 
     table: str
     changes: int
@@ -21,10 +21,10 @@ class PartitionSettlement:
 
 
 def keep(config: Config, pipeline: Connection, name: str, *, always: bool | None = None) -> PartitionSettlement:
-    """Settle what is known now of this table: `schema.table`, or a table of the schema public.
+    """Settle the known changes of this table: `schema.table`, or a table of the schema public.
 
-    `always`: partitions that leave later are settled at once, and so are those that join and are not read; None: as it
-    is. Raises TableRefusedError or BackfillError.
+    `always`: also settle later changes at once: partitions that leave, and those that join and are not read. None
+    leaves that setting as it is. Raises TableRefusedError or BackfillError.
     """
     stored = sources.find(pipeline, config.source_id)
     if stored is None:

@@ -1,7 +1,7 @@
-"""In which ranges a table is read.
+"""Divide a relation into the ranges in which its rows are read.
 
-Blocks, not keys: every table has them, no index is read, and how many rows they hold is known beforehand. A row that
-moves from a block that is still to be read into one that was read already does so by an update, which the stream has.
+Ranges are blocks, not keys: every table has blocks, no index is needed, and their number of rows can be estimated. If a
+row moves from an unread block into one that was read, it moves by an update, which the stream has.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from pipeline.log.staging.ranges import PlannedRange
 
 ROWS, BYTES = 6_000, 16_000_000
-"""About so many rows, and at most so many bytes, are one range: what is lost when its reading is broken off. Less is
-taken of it while the stream has changes (pipeline.snapshots.pace)."""
+"""About how many rows, and at most how many bytes, one range has: what is lost if its reading is interrupted. While the
+stream has changes, ranges are shorter (LIVELY_ROWS in pipeline.snapshots.worker)."""
 BLOCK = 8_192
 ROWS_PER_BLOCK = 60
-"""Where the table was never analyzed."""
+"""The estimate for a table that was never analyzed."""
 
 
 @dataclass(frozen=True)
 class RelationSize:
-    """A relation as it is now. `file`: its pg_relation_filenode. `tuples`: pg_class.reltuples, -1 where not known.
+    """The file and the size of a relation. `name`: qualified and quoted.
 
-    `name`: qualified and quoted.
+    `file`: its pg_relation_filenode. `tuples`: pg_class.reltuples, -1 if unknown.
     """
 
     oid: int
@@ -37,7 +37,7 @@ class RelationSize:
 
     @property
     def rows(self) -> int:
-        """About how many rows it has."""
+        """The estimated number of rows."""
         return round(self.blocks * self._density)
 
     @property
@@ -46,7 +46,7 @@ class RelationSize:
 
 
 def by_blocks(relation: RelationSize) -> Iterator[PlannedRange]:
-    """Ranges of blocks, in their order. Blocks that are added later hold only what the stream has."""
+    """Yield ranges of blocks, in their order. Blocks that are added later hold only rows that the stream has."""
     step = max(1, min(round(ROWS / max(relation._density, 0.01)), BYTES // BLOCK))
     for first in range(0, relation.blocks, step):
         until = min(first + step, relation.blocks)
@@ -54,6 +54,6 @@ def by_blocks(relation: RelationSize) -> Iterator[PlannedRange]:
 
 
 def whole(relation: RelationSize) -> Iterator[PlannedRange]:
-    """One range: where rows have no key, changes that are made meanwhile could not be told from what was read."""
+    """Yield one range for all rows: without a key, changes made between two ranges could not be matched to rows."""
     if relation.blocks:
         yield PlannedRange(relation.oid, relation.table_oid, relation.file, 0, None)

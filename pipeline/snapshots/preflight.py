@@ -1,4 +1,4 @@
-"""The preflight's part on rows that tables have when they join: what reading them will be, and which cannot be read."""
+"""Check before the start how much of joining tables there is to read, and which of them cannot be read."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ NAME, RIGHTS = "snapshot", "snapshot rights"
 ROWS_PER_SECOND = 50_000
 """A rough rate: rows of some hundred bytes, two workers, both databases at hand."""
 EVENT_BYTES, GROWTH = 300, 1.5
-"""What an event takes beside its values, and how much larger these are as JSON; as rough."""
+"""Bytes of an event without its values, and how much larger the values are as JSON; rough estimates, too."""
 _PATIENCE = "set local lock_timeout = '1s'"
 
 
 def run(
     config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
 ) -> CheckFindings:
-    """What the snapshot of the tables that are to join will be. Parameters as in `source_checks.run`."""
+    """Report how long reading the tables that will join takes, and which cannot be read.
+
+    Parameters as in `source_checks.run`.
+    """
     unknown = _unknown(config, pipeline)
     joining = [] if config.snapshot == "never" or unknown else _joining(config, source, pipeline, stored)
     if config.snapshot == "never":
@@ -61,7 +64,7 @@ def run(
 def _joining(
     config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
 ) -> list[PublishableTable]:
-    """The tables that will join, of partitions the roots: those that are published, or that we will publish."""
+    """Return the tables, without partitions, that will join: those that are or will be published."""
     publisher = prepare.publisher(config, source, pipeline)
     found = publisher.tables()
     published = publication_ledger.read_publications(source, [config.publication])
@@ -69,7 +72,7 @@ def _joining(
         stored is not None and stored.publications.get(config.publication) == published[config.publication].oid
     )
     owned = [each for each in found if each.owned]
-    by_administrator = [each for each in found if each.keyed]  # who publishes them where this user owns none
+    by_administrator = [each for each in found if each.keyed]  # if this user owns no table
     there = owned or by_administrator if ours else publishable_tables.find_covered(found, published.values())
     roots = {table.line[-1] for table in there} - _known(pipeline, stored)
     return [
@@ -80,7 +83,7 @@ def _joining(
 
 
 def _unknown(config: Config, pipeline: Connection | None) -> str | None:
-    """The event before which nobody can say which tables have joined already; None if that is known."""
+    """Return what must happen before it is known which tables have joined already; None if that is known."""
     if pipeline is None:
         return "the pipeline database answers" if databases.is_elsewhere(config) else None
     current = migrations.current_revision(pipeline)
@@ -88,7 +91,7 @@ def _unknown(config: Config, pipeline: Connection | None) -> str | None:
 
 
 def _known(pipeline: Connection | None, stored: ReplicationSource | None) -> set[int]:
-    """Tables that have joined already, whether they were read or not."""
+    """Return the tables that have joined already, read or unread."""
     if pipeline is None or stored is None or migrations.current_revision(pipeline) != migrations.head():
         return set()
     return {oid for oid, each in known_tables.read(pipeline, stored).items() if each.captured}
@@ -125,7 +128,7 @@ def _said(joining: Sequence[PublishableTable], found: Sequence[RelationToRead]) 
 
 
 def _refused(found: Sequence[RelationToRead], failed: Mapping[int, str]) -> CheckFindings:
-    """A warning for each table that cannot be read: the others are. `failed`: tables whose reading has failed."""
+    """Yield a warning for each table that cannot be read. `failed`: see `reading_rights.failed`."""
     for each in found:
         if each.lacking:
             remedy = reading_rights.remedy(each, failed)

@@ -1,7 +1,8 @@
-"""Reads one range of a table at the source, in a short transaction of its own, and stages its rows.
+"""Read one range of a table at the source, in one short transaction, and stage its rows.
 
-The order of its steps is what makes the rows exact (docs/decisions/0011-reading-beside-the-stream.md): lock, snapshot,
-rows, marker; then the rows are made durable here; then the transaction, and its marker with it, commits.
+The order of the steps makes the rows exact (docs/decisions/0011-reading-beside-the-stream.md): lock, snapshot, rows,
+marker. Then the rows become durable in the pipeline database. Then the transaction at the source commits, with its
+marker.
 """
 
 from __future__ import annotations
@@ -43,18 +44,18 @@ from pipeline.wal.messages import UNCHANGED, Row
 
 LOCK_TIMEOUT = "2s"
 CONDITION_SECONDS = 60
-"""How long rows of a range with a condition are read: what a user wrote may take any time for each row."""
+"""How many seconds reading a range with a condition may take: a user's condition may take any time for each row."""
 STAGE_BYTES = 1_000_000
-"""Rows are handed to the pipeline database in parts of about so many bytes."""
+"""About how many bytes of rows are sent to the pipeline database at once."""
 _FAILED = (psycopg.pq.TransactionStatus.INERROR, psycopg.pq.TransactionStatus.UNKNOWN)
-"""A statement has failed there, or the connection is gone."""
+"""States of a connection on which a statement has failed, or which is closed."""
 _TIMEOUTS = (
     psycopg.errors.QueryCanceled,
     psycopg.errors.IdleInTransactionSessionTimeout,
     psycopg.errors.TransactionTimeout,
 )
 _PASSING = ("08", "40", "53", "55", "57")
-"""SQLSTATE classes of errors that may be gone at the next try."""
+"""SQLSTATE classes of errors that a later attempt may not meet."""
 _RAISE = "raise that timeout for this role"
 _OLD_KEY = "; the log has a key from before that type was altered: start it again without --differences"
 _HEAD = rows.transaction_head(0)
@@ -63,11 +64,11 @@ _DELETE = rows.change_head(0, 0, 0, b"delete")
 
 
 class TableReadBlockedError(PipelineError):
-    """A session keeps the table from being read."""
+    """The table cannot be read now: a session locks it, or its updates are not captured yet."""
 
 
 class RangeReadTimeoutError(PipelineError):
-    """A timeout ended the transaction: a shorter range may be read in time."""
+    """A timeout ended the transaction; a shorter range may be read in time."""
 
     def __init__(self, sentence: str, remedy: str) -> None:
         super().__init__(sentence)
@@ -78,7 +79,7 @@ class RangeReader:
     """Reads ranges over one connection to the source, one at a time."""
 
     def __init__(self, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
-        """`pipeline`: for looks at the log and at what is stored of the source."""
+        """`pipeline` reads the log and the stored state of the source."""
         self._source, self._pipeline = source, pipeline
         self._stored = stored
         self._samples = SeqSampler(source, pipeline, stored)
@@ -88,9 +89,9 @@ class RangeReader:
     def read(
         self, taken: ClaimedRange, staging: RangeWriter, since: Mapping[str, int], condition: str | None = None
     ) -> None:
-        """Read the range and stage its rows, unless it was taken away. `since`: seqs before the backfill began.
+        """Read the range and stage its rows, unless the range was taken away. `since`: seqs before the backfill began.
 
-        `condition`: what a user wrote. It is checked in the transaction that reads, because a table's owner may alter
+        `condition`: a user's text. It is checked in the transaction that reads, because a table's owner may alter
         columns, or add a cast, at any time. Raises TableReadBlockedError, PlannedTableChangedError,
         RangeReadTimeoutError, TableUnreadableError, NotComparableError or ConditionRefusedError; then nothing is
         staged, and no marker has committed.
@@ -119,19 +120,19 @@ class RangeReader:
     def _read_rows(
         self, taken: ClaimedRange, name: str, staging: RangeWriter, condition: str | None
     ) -> tuple[LockedRelation, RelationShape]:
-        """Rows of one relation, as they are."""
+        """Stage the rows of one relation."""
         self._lock(taken, [name])
         facts = self._shapes.facts(taken.relation_oid, taken.table_oid, name, taken.file)
         shape = self._shapes.shape(taken.relation_oid, facts)
         if not shape.by_key and (taken.keys is not None or taken.from_block or taken.until_block):
             raise PlannedTableChangedError(without_key(name, taken.backfill_id))
-        # By the keys that such rows have now, nobody would learn what becomes of them until then.
+        # Until then the stream lacks updates of these rows, so reading them by their keys would miss changes.
         if shape.by_key and captured_now.is_about_to_be_keyed(
             self._source, self._pipeline, self._stored, taken.table_oid, taken.relation_oid
         ):
             raise TableReadBlockedError("it has got a key: waits until its updates are captured")
         chosen = [shape.published]
-        if taken.keys is not None:  # what the log lacks of them is read again
+        if taken.keys is not None:  # read again because the log lacks values of these rows
             key = key_comparison.read(self._source, taken.relation_oid, shape.version.key_columns, by_text=True)
             chosen.append(key.is_one_of(taken.keys))
         if condition is not None:
@@ -143,7 +144,7 @@ class RangeReader:
     def _read_keys(
         self, taken: ClaimedRange, staging: RangeWriter
     ) -> tuple[LockedRelation, RelationShape, dict[str, Any]]:
-        """Rows of a whole table with these keys, in whatever partition, and of each key without a row a delete."""
+        """Stage the rows with these keys, from all partitions of the table, and a delete for each key without a row."""
         leaves = self._look_before(taken)
         self._lock(taken, [name for _, name in leaves])
         found: set[str] = set()
@@ -164,8 +165,9 @@ class RangeReader:
         return facts, shape, self._departures.of(taken.table_oid, shape.version, found)
 
     def _look_before(self, taken: ClaimedRange) -> list[tuple[int, str]]:
-        """The relations to read. No query comes before the locks in the transaction that reads, nor one of the log that
-        may take long.
+        """Return the relations to read, and read the log, which may take long.
+
+        Both happen before the transaction that reads, in which no query may come before the locks.
         """
         leaves = self._shapes.leaves(taken.table_oid)
         if not leaves:
@@ -186,7 +188,7 @@ class RangeReader:
         staging: RangeWriter,
         found: Collection[str],
     ) -> set[str]:
-        """Deletes of the keys that have no row; returns them as the log has keys."""
+        """Stage deletes of the keys that have no row; returns these keys in the form of the log."""
         if not keys:
             return set()
         version, names = shape.version, [column.name for column in shape.version.columns]
@@ -217,16 +219,16 @@ class RangeReader:
             raise found from error
 
     def _begin(self, timeout: int | None = None) -> None:
-        """`timeout`: of a statement, in milliseconds; None: that of the role."""
+        """Begin a transaction at the source. `timeout`: of a statement, in milliseconds; None: that of the role."""
         limit = None if timeout is None else str(timeout)
         local = {"synchronous_commit": "local", "lock_timeout": LOCK_TIMEOUT, "statement_timeout": limit}
         reading_session.begin(self._source, SNAPSHOT, **local)
 
     @contextmanager
     def _transaction(self, taken: ClaimedRange, limit: int | None) -> Iterator[None]:
-        """The transaction at the source; it is rolled back unless the block has ended it. Explains its errors.
+        """Run the block in a transaction at the source, explain its errors, and roll back what is not committed.
 
-        `limit`: how long a statement may take, in milliseconds, unless the role has less.
+        `limit`: how many milliseconds a statement may take; None: as many as the role has.
         """
         remedy = _RAISE if limit is None else f"its condition has {CONDITION_SECONDS} s; start it with another"
         try:
@@ -242,7 +244,7 @@ class RangeReader:
             reading_session.roll_back(self._source)
 
     def _explained(self, taken: ClaimedRange, error: psycopg.Error, remedy: str) -> Exception:
-        """What an error of the source says about the range; the error itself where it says nothing."""
+        """Return the exception that says what an error of the source means for the range; else the error itself."""
         line = connections.one_line(error)
         if isinstance(error, psycopg.errors.LockNotAvailable):
             reading_session.roll_back(self._source)
@@ -262,7 +264,7 @@ class RangeReader:
         return TableUnreadableError(f"{line} (SQLSTATE {error.sqlstate}){remedy}")
 
     def _limit(self) -> int | None:
-        """How many milliseconds a range with a condition has; None if the role's own timeout is shorter."""
+        """Return how many milliseconds a range with a condition may take; None if the role's own timeout is shorter."""
         most = round(1000 * CONDITION_SECONDS)
         role: int = queries.value(self._source, statement("snapshots", "statement_timeout"))
         return most if not role or role > most else None
@@ -270,7 +272,7 @@ class RangeReader:
     def _copy(
         self, rows_of: sql.Composable, shape: RelationShape, staging: RangeWriter, found: set[str] | None = None
     ) -> None:
-        """Stage the rows of this query. `found`: is given their keys."""
+        """Stage the rows of this query, and add their keys to `found`."""
         query = sql.SQL("copy ({}) to stdout").format(rows_of)
         encode, staged, size = shape.relation.encode_texts, list[bytes](), 0
         width = len(shape.version.columns)
@@ -302,13 +304,13 @@ class RangeReader:
 def range_query(
     taken: ClaimedRange, name: str, version: HistoryVersion, conditions: Iterable[sql.Composable | None]
 ) -> sql.Composable:
-    """The range's rows for which all conditions hold, with the columns in the order of the version."""
+    """Return the query for the range's rows for which all conditions hold, with columns in the order of the version."""
     columns = sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(each.name)) for each in version.columns)
     within: list[sql.Composable] = []
     source = sql.SQL("only {} as t").format(queries.trusted(name))
     if taken.from_block:
         within.append(sql.SQL("t.ctid operator(pg_catalog.>=) {}::pg_catalog.tid").format(f"({taken.from_block},0)"))
-    if taken.until_block == 0:  # nothing, also for a role that may not read places
+    if taken.until_block == 0:  # an empty range, which a role without rights on ctid can read, too
         within.append(sql.SQL("false"))
     elif taken.until_block is not None:
         within.append(sql.SQL("t.ctid operator(pg_catalog.<) {}::pg_catalog.tid").format(f"({taken.until_block},0)"))
@@ -318,5 +320,5 @@ def range_query(
 
 
 def printed_keys_query(key: KeyComparison, keys: Sequence[Sequence[str]]) -> sql.Composable:
-    """The keys as the source prints them: the log may have them in another form, as numbers of JSON."""
+    """Return the query for the keys as the source prints them, because the log may have numbers of JSON instead."""
     return sql.SQL("select {} from {}").format(sql.SQL(", ").join(key.listed_values()), key.listed(keys))

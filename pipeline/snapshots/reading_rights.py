@@ -1,4 +1,4 @@
-"""Rights that the reading role lacks on tables whose reading failed: no later look reads such a table again."""
+"""Find rights that the reading role lacks on tables whose reading failed: the server does not try these again."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from pipeline.snapshots.to_read import RelationToRead
 
 
 def failed(pipeline: Connection | None, stored: ReplicationSource | None) -> dict[int, str]:
-    """Tables whose reading failed, by oid: schema and name. Empty if the pipeline database cannot say it."""
+    """Return schema and name, by oid, of tables whose reading failed. Empty if the pipeline database is not usable."""
     if pipeline is None or stored is None or migrations.current_revision(pipeline) != migrations.head():
         return {}
     return overview.failed(pipeline, stored.id)
 
 
 def publications(config: Config, stored: ReplicationSource | None) -> list[str]:
-    """The publications whose tables are read: those in use, before the first start the one of the settings."""
+    """Return the publications whose tables are read: those in use; before the first start, the one of the settings."""
     return list(publication_ledger.known_publications(stored)) if stored else [config.publication]
 
 
 def remedy(relation: RelationToRead, tables: Mapping[int, str]) -> str:
-    """What an administrator runs so that the relation can be read, and then a user, if its table is one of `tables`."""
+    """Return the SQL with which an administrator lets the relation be read.
+
+    If its table is one of `tables`, the command that reads the table again follows.
+    """
     grants = "; ".join(map(sql, relation.grants))
     table = tables.get(relation.table_oid)
     return grants if table is None else f"{grants}; then: `pipeline backfill start {table}`"
 
 
 def warnings(config: Config, source: Connection, pipeline: Connection) -> list[str]:
-    """Each relation of a failed table that the reading role may not read, in one line with its remedy."""
+    """Return a line, with the remedy, for each relation of a failed table that the reading role may not read."""
     stored = sources.find_in_any(pipeline, config.source_id)
     tables = failed(pipeline, stored)
     if not tables:

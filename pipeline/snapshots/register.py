@@ -1,4 +1,4 @@
-"""Which tables are captured, and which of them the log has whole: a row of `pipeline.snapshot_tables` for each."""
+"""Keep `pipeline.snapshot_tables` up to date: which tables are captured, and which of them are complete in the log."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ EARLIER = "it was captured before rows that tables already had were read; `pipel
 ANOTHER_EPOCH = "epoch {} began without its rows being read; `pipeline backfill start` reads them"
 NEVER = "PIPELINE_SNAPSHOT was never when it joined; `pipeline backfill start` reads its rows"
 NOT_CHOSEN = "PIPELINE_SNAPSHOT_TABLES did not match it when it joined; `pipeline backfill start` reads its rows"
-NOT_CAPTURED = "it is not captured any more"
+NOT_CAPTURED = "the table is no longer captured"
 UNKEYED = "the table has no key, so rows that are read could count twice"
 
 _ROOM = "snapshots"
 _LOOKED = (0, 0)
-"""Stored once there was a look."""
+"""An edge that is stored when the inheritance was read for the first time."""
 
 InheritanceEdge = tuple[int, int]
-"""The oids of a table and of one that it inherits from."""
+"""The oid of a table, and the oid of a table from which it inherits."""
 _INHERITING_TABLES = """\
 select i.inhrelid::pg_catalog.int8, i.inhparent::pg_catalog.int8
 from pg_catalog.pg_inherits i join pg_catalog.pg_class c on c.oid operator(pg_catalog.=) i.inhrelid
 where c.relkind operator(pg_catalog.=) 'r' and not c.relispartition
 """
-"""Tables that inherit from others; not partitions."""
+"""Tables that inherit from others, without partitions."""
 
 
 def read(
     pipeline: Connection, stored: ReplicationSource, table: CapturedTable, kind: str, gap: tuple[int, int] | None = None
 ) -> int | None:
-    """Start a backfill of the whole table, by which it becomes whole in the log; None when one is under way.
+    """Start a backfill of all rows, which makes the table complete in the log; None if another one is under way.
 
-    `gap`: between which LSNs changes of it are missing.
+    `gap`: the LSNs between which changes of the table are missing.
     """
     with pipeline.transaction():
         each = table.oid, table.schema, table.name
@@ -67,7 +67,7 @@ def read(
 
 
 class TableRegister:
-    """Keeps the rows in step with what is captured, and starts a backfill for each table that joins."""
+    """Stores which tables are captured, and starts a backfill for each table that joins."""
 
     def __init__(
         self, config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource, from_lsn: int
@@ -83,12 +83,12 @@ class TableRegister:
         self._partition_truncates = PartitionTruncates(pipeline, stored)
         self._inheritance = InheritanceWatcher(source, pipeline, stored)
         self._rereads = False
-        """Whether this is the first look at an epoch whose tables are compared with the log."""
+        """True during the first update in an epoch whose tables must be compared with the log."""
         self._at = 0
-        """The end of the source's WAL after the last look at its catalog."""
+        """The end of the source's WAL after its catalog was last read."""
 
     def update(self) -> None:
-        """Look once at what is captured."""
+        """Read which tables are captured now, store that, and start backfills of those that joined."""
         self._seen.record_new()
         passing = self._partitions.passing()
         now = captured_now.read(self._config, self._source, self._pipeline, self._stored)
@@ -115,7 +115,7 @@ class TableRegister:
         self._partition_truncates.look()
         self._read_partitions(now)
         if any(each.awaited for each in known_tables.read(self._pipeline, self._stored).values()):
-            source_rows.mark(self._source)  # where nobody writes, the log would not get there
+            source_rows.mark(self._source)  # without writes at the source, the log would not get there
 
     def _read_partitions(self, tables: Mapping[int, CapturedTable]) -> None:
         changes = partition_changes.unsettled(self._pipeline, self._stored)
@@ -164,7 +164,7 @@ class TableRegister:
             self._store(table, joined, EARLIER)
 
     def _begin_epoch(self, table: CapturedTable, before: SnapshotTable, joined: CaptureStart | None) -> None:
-        """Nothing is known of what happened between the epochs."""
+        """Store a table at its first update in an epoch: the log lacks what happened between the epochs."""
         rekeyed = known_tables.has_another_key(table, before)
         same = self._is_same(table, before) and not rekeyed
         kind = backfills.DIFFERENCES if same and table.keyed else "asked"
@@ -183,26 +183,26 @@ class TableRegister:
             )
 
     def _end_before(self, table: CapturedTable) -> None:
-        """A backfill of the epoch that has ended never ends by itself."""
+        """End a backfill of an earlier epoch, which would never end by itself."""
         for backfill in backfills.open_of(self._pipeline, self._stored.id):
             if backfill.table_oid == table.oid and backfill.epoch != self._stored.epoch:
                 reason = backfills.ENDED_EPOCH.format(self._stored.epoch)
                 backfills.end(self._pipeline, backfill.id, "failed", reason, of_ended_epoch=True)
 
     def _reread(self, table: CapturedTable, kind: str) -> None:
-        """Unless another backfill of it is under way; then at a later look."""
+        """Start a backfill in the new epoch, unless another one is under way; then a later update does."""
         gap = sources.epoch_gap(self._pipeline, self._stored.id, self._stored.epoch)
         read(self._pipeline, self._stored, table, kind, gap)
 
     def _is_same(self, table: CapturedTable, before: SnapshotTable) -> bool:
-        """Whether this oid was the same table in the epoch before: in another cluster it may be any other's."""
+        """True if this oid was the same table in the earlier epoch: in another cluster it may be another table's."""
         clusters = sources.clusters(self._pipeline, self._stored.id)
         return (table.schema, table.name) == (before.table_schema, before.table_name) or (
             clusters.get(before.epoch) == clusters.get(self._stored.epoch)
         )
 
     def _empty_at(self, table: CapturedTable, joined: Mapping[int, CaptureStart]) -> int | None:
-        """Where it joined without any row, if all inserts since then are in the stream; an LSN."""
+        """Return the LSN at which the table joined without rows; None if the stream lacks inserts since then."""
         found = [joined.get(oid) for oid in table.relations]
         there = [
             each.joined_lsn
@@ -223,10 +223,10 @@ class TableRegister:
         *,
         rekeyed: bool,
     ) -> None:
-        """It joins, or gets another key: from now on its rows are read, unless the settings say otherwise.
+        """Store a table that joins, or gets another key, and read its rows unless the settings say otherwise.
 
-        Before the place where it was empty it may have had rows: a log that lags does not have it whole yet. `since`:
-        LSN from which on it is captured with this key, as far as is known, which is before this look; None: from now.
+        `empty_at`: where the table was empty. It may have had rows before, so a log that lags is incomplete until then.
+        `since`: the LSN from which on the table is captured with this key, as far as is known; None: from now on.
         """
         unread = self._unwanted(table)
         if empty_at is not None:
@@ -240,7 +240,7 @@ class TableRegister:
                 self._read_from_the_beginning(table)
 
     def _unwanted(self, table: CapturedTable) -> str | None:
-        """Why rows that come with a table or partition are not read, by the settings; None: they are."""
+        """Return why the settings exclude existing rows of the table from reading; None: they are read."""
         if self._config.snapshot == "never":
             return NEVER
         chosen = self._config.snapshot_tables
@@ -250,7 +250,7 @@ class TableRegister:
         return self._unwanted(table) if table.keyed else UNKEYED
 
     def _read_from_the_beginning(self, table: CapturedTable) -> None:
-        """One that is under way has read rows whose changes were not captured then."""
+        """Restart a backfill that is under way: it has read rows whose changes were not captured then."""
         for backfill in backfills.open_of(self._pipeline, self._stored.id):
             if backfill.table_oid == table.oid and backfill.partial:
                 backfills.end(self._pipeline, backfill.id, "cancelled", "all of its table is read instead")
@@ -278,9 +278,10 @@ class TableRegister:
         rekeyed: bool = False,
         since: int | None = None,
     ) -> None:
-        """`reread`: kind of the backfill that is to begin; `keeps`: the log has the rows from before under this oid.
+        """Store that a table is captured in this epoch. `reread`: kind of the backfill that must begin.
 
-        `rekeyed`: but it knows them by another key. `since`: as in `_join`.
+        `keeps`: the log has earlier rows under this oid. `rekeyed`: the log knows them by another key. `since`: as in
+        `_join`.
         """
         values = {
             **_stored_values(table),
@@ -306,17 +307,17 @@ def _stored_values(table: CapturedTable) -> dict[str, object]:
 
 
 class InheritanceWatcher:
-    """Stores what has changed since the last look."""
+    """Stores which tables inherit from others, and what changed since the last comparison."""
 
     def __init__(self, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
         self._source, self._pipeline, self._stored = source, pipeline, stored
 
     def read(self) -> set[InheritanceEdge]:
-        """What the catalog says now. Partitions are not among it."""
+        """Return the inheritance that the catalog has now, without partitions."""
         return set(self._source.execute(_INHERITING_TABLES).fetchall())
 
     def compare(self, now: set[InheritanceEdge], lsn: int) -> None:
-        """Store what `read` found changed. `lsn`: the end of the WAL after that."""
+        """Store the changes since the last call. `now`: from `read`; `lsn`: the end of the WAL after that."""
         values = {"source": self._stored.id}
         known = set(self._pipeline.execute(statement(_ROOM, "known_inheritance"), values).fetchall())
         is_first = _LOOKED not in known

@@ -1,4 +1,4 @@
-"""Prints backfills, and which tables the log has whole."""
+"""Print backfills, and which tables are incomplete in the log."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _STYLES = {"complete": "green", "reading": "green", "waiting": "yellow", "paused
 
 _KINDS = {
     "initial": "initial: the table had joined",
-    "asked": "asked: somebody asked for all rows",
+    "asked": "asked: a user asked for all rows",
     "differences": "differences: only what differs from the log is appended",
 }
 
 
 def line(found: BackfillStatus) -> str:
-    """What has become of one, in one sentence."""
+    """Return the state and the result of a backfill in one sentence."""
     said = f"backfill {found.id} of {found.table} is {found.state}"
     if found.reason:
         said += f": {found.reason}"
@@ -37,7 +37,7 @@ def line(found: BackfillStatus) -> str:
 
 
 def started(found: BackfillStatus, *, served: bool) -> str:
-    """That it has begun, and whether anybody reads it."""
+    """Return the sentence for a backfill that has begun. `served`: a server runs that reads it."""
     said = f"backfill {found.id} of {found.table} has begun"
     if found.kind == "differences":
         said += "; it compares the table with the log"
@@ -47,19 +47,19 @@ def started(found: BackfillStatus, *, served: bool) -> str:
 
 
 def left(found: BackfillStatus) -> str:
-    """That nobody waits for it any more."""
+    """Return the sentence for a backfill of which the command no longer shows the progress."""
     how = f"`pipeline backfill show {found.id}` says how far it is, `pipeline backfill cancel {found.id}` ends it"
-    return f"backfill {found.id} of {found.table} goes on without you; {how}"
+    return f"backfill {found.id} of {found.table} continues in the server; {how}"
 
 
 def summary(found: Sequence[BackfillStatus]) -> Table:
-    """For `status` and `list`: one line for each."""
+    """Return the table of backfills for `status` and `list`, one line for each."""
     columns = ("backfill", "table", "kind", "state", "ranges", "rows", "rows/s", "time left", "reason")
     return drawing.table(columns, map(_line, found))
 
 
 def sections(now: SnapshotStatus | None) -> Iterator[Table]:
-    """For `status`: what is being read, and what the log lacks; nothing where all is complete."""
+    """Yield tables for `status`: the backfills under way, and incomplete tables; none if all is complete."""
     if now is None:
         return
     if now.backfills:
@@ -70,7 +70,7 @@ def sections(now: SnapshotStatus | None) -> Iterator[Table]:
 
 
 def incomplete(now: SnapshotStatus) -> Iterator[Table]:
-    """What the log lacks, and what nobody reads; nothing where all is complete."""
+    """Yield a table of the captured tables that are incomplete and not read; none if all are complete."""
     if now.unread:
         rows: list[tuple[object, ...]] = [
             (EscapedText(each.table, "yellow"), each.state, each.reason) for each in now.unread
@@ -83,7 +83,7 @@ def incomplete(now: SnapshotStatus) -> Iterator[Table]:
 def _note(each: PartitionNote) -> tuple[str, str]:
     said = []
     if each.unknown:
-        said.append("which came and went before this version is not known")
+        said.append("partitions that joined or left before this version are not known")
     if each.always:
         said.append("the log keeps rows of partitions that leave")
     elif each.kept:
@@ -92,7 +92,7 @@ def _note(each: PartitionNote) -> tuple[str, str]:
 
 
 def kept(found: PartitionSettlement) -> str:
-    """What `settle --keep` has done."""
+    """Return the sentence about what `settle --keep` has done."""
     said = f"the log of {found.table} stays as it is: {drawing.count(found.changes, 'change')} of partitions settled"
     return f"{said}; later ones are settled at once" if found.always else said
 
@@ -112,28 +112,28 @@ def _line(each: BackfillStatus) -> list[object]:
 
 
 def ranges(each: BackfillStatus) -> str:
-    """How many of its ranges are events."""
+    """Return how many of the ranges are events."""
     return f"{each.ranges_done:,} of {each.ranges_all:,}" if each.ranges_all else "-"
 
 
 def rate(number: float | None) -> str:
-    """Rows a second."""
+    """Return the rows a second as text."""
     return "-" if number is None else f"{number:,.0f}"
 
 
 def time_left(each: BackfillStatus) -> str:
-    """About how long it still takes."""
+    """Return about how long the backfill still takes."""
     return "-" if each.seconds_left is None else f"about {drawing.ago(max(each.seconds_left, 1))}"
 
 
 def show_backfills(found: Sequence[BackfillStatus], now: SnapshotStatus | None) -> None:
-    """Print them, the newest first, and what nobody reads."""
+    """Print backfills, and the incomplete tables that no backfill reads."""
     none = "there are no backfills; begin one: `pipeline backfill start TABLE`"
     drawing.show(summary(found) if found else none, *(incomplete(now) if now else ()))
 
 
 def show_backfill(found: BackfillStatus) -> None:
-    """Print one with all that is known of it."""
+    """Print all that is known of a backfill."""
     drawing.show(
         summary([found]),
         drawing.table(("", ""), ((drawing.dim(label), value) for label, value in _facts(found))),

@@ -1,4 +1,4 @@
-"""The snapshot role: the coordinator in this process, and a few workers in processes of their own."""
+"""The snapshot role: the coordinator in this process, and a few workers, each in a separate process."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from pipeline.snapshots.coordinator import SnapshotCoordinator
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
-"""Between two looks of the coordinator."""
+"""Seconds between two steps of the coordinator."""
 LOCK_TIMEOUT = "2s"
-"""Of the coordinator: who locks a table of ours does not keep the role from ending."""
+"""The lock timeout at the pipeline database, so that a locked table does not keep the role from ending."""
 END_SECONDS = 10.0
-"""How long a worker has to finish its range."""
+"""How many seconds a worker has to finish its range."""
 
 
 def run(config: Config, connection: Connection, stop: StopSignal, launch: Launch, report: Callable[..., None]) -> None:
@@ -63,7 +63,10 @@ def run(config: Config, connection: Connection, stop: StopSignal, launch: Launch
 def _wait_for_stream(
     config: Config, connection: Connection, stop: StopSignal, report: Callable[..., None]
 ) -> tuple[ReplicationSource, int] | None:
-    """The source, and where its epoch begins, once it has a slot: what is read before would miss what comes between."""
+    """Wait until the source has a slot, and return the source and the LSN where its epoch begins; None if told to stop.
+
+    Rows that are read before there is a slot would miss the changes until then.
+    """
     waiting = False
     while not stop:
         stored = sources.find(connection, config.source_id)
@@ -95,7 +98,7 @@ def _lead(
             now = sources.find(connection, stored.id)
             if now is None or now.epoch != stored.epoch:
                 return
-            with suppress(psycopg.errors.LockNotAvailable):  # it looks again
+            with suppress(psycopg.errors.LockNotAvailable):  # the next step tries again
                 needed = coordinator.step()
         count += 1
         for child in children:
@@ -110,7 +113,7 @@ def _keep(child: ChildProcess, *, needed: bool) -> None:
             child.forget()
         elif not child.start_again(code):
             child.forget()
-            raise PipelineError(f"{child.role} cannot go on; see its last line")
+            raise PipelineError(f"{child.role} cannot continue; see its last line")
     if needed and child.process is None and time.monotonic() >= child.restart_at:
         child.start()
     elif not needed and child.process is not None:

@@ -1,4 +1,4 @@
-"""After which seq of the log comes every transaction that a snapshot does not contain."""
+"""Find the seq of the log after which all transactions come that a snapshot does not contain."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 Seqs = Mapping[str, int]
-"""By events table."""
+"""A seq for each events table."""
 
 
 class SeqSampler:
-    """Looks at both databases from time to time: first at the log, then at which transactions run.
+    """Takes samples of both databases: first the newest seqs of the log, then the running transactions.
 
-    A transaction that gets its xid after that look comes after the seqs. One that was running then, and still is, may
-    be in the log already, as long as others cannot see it; so it is looked for among the events since the look before.
+    A transaction that gets its xid after the sample comes after these seqs. A transaction that was running then and
+    still is may be in the log already, before others can see it: a commit that waits for a standby is streamed. So it
+    is searched among the events since the sample before.
     """
 
     def __init__(self, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
@@ -31,7 +32,7 @@ class SeqSampler:
         """Running transactions, with seqs up to which they are not in the log; None: not known."""
 
     def take(self) -> tuple[int, Seqs]:
-        """Look; returns the next xid and the seqs that were read before it."""
+        """Take a sample; returns the next xid, and the seqs that were read before it."""
         seqs: Seqs = queries.value(self._pipeline, statement("snapshots", "sample"), {"source": self._stored.id})
         next_xid, running = parts(queries.value(self._source, "select pg_catalog.pg_current_snapshot()::text"))
         known = {xid for xid in running if self._next_xid and (xid >= self._next_xid or self._absent.get(xid))}
@@ -43,11 +44,11 @@ class SeqSampler:
         return next_xid, seqs
 
     def _before(self, xid: int) -> Seqs | None:
-        """Up to where it was known to be absent at the look before."""
+        """Return the seqs up to which the sample before found that the transaction is not in the log."""
         return self._seqs if xid >= self._next_xid else self._absent.get(xid)
 
     def _found(self, xids: Collection[int], seqs: Seqs) -> set[int]:
-        """Those of these transactions that are in the log between the look before and these seqs."""
+        """Return which of these transactions the log has between the sample before and these seqs."""
         lower = {xid & 0xFFFFFFFF: xid for xid in xids}
         found: set[int] = set()
         for name, upto in seqs.items():
@@ -58,13 +59,13 @@ class SeqSampler:
                 )
                 values = {"after": after, "upto": upto, "xids": list(lower), "epoch": self._stored.epoch}
                 found |= {lower[xid] for (xid,) in self._pipeline.execute(query, values).fetchall()}
-        # What is pinned stays where it is.
+        # The seqs of a transaction that an earlier sample found in the log do not move.
         return found | {xid for xid in xids if (pinned := self._absent.get(xid)) and pinned != self._seqs}
 
     def before(self, snapshot: str, since: Seqs) -> Seqs:
-        """Seqs before everything that this snapshot, taken after the last look, does not contain.
+        """Return seqs before every transaction that this snapshot, taken after the last sample, does not contain.
 
-        `since`: seqs that are certainly before it.
+        `since`: seqs that are certainly before these transactions.
         """
         _, running = parts(snapshot)
         found = self._seqs
@@ -76,6 +77,6 @@ class SeqSampler:
 
 
 def parts(snapshot: str) -> tuple[int, set[int]]:
-    """The next xid of a pg_snapshot, and the transactions that were running."""
+    """Return the next xid of a pg_snapshot, and the transactions that were running."""
     _, xmax, running = snapshot.split(":")
     return int(xmax), {int(xid) for xid in running.split(",") if xid}

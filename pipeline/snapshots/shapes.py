@@ -1,4 +1,4 @@
-"""What a relation is like in the snapshot in which it is read, and how its rows are encoded."""
+"""Describe a relation in the snapshot in which it is read, and how its rows are encoded."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _RELATION_NAME = """\
 select quote_ident(n.nspname) || '.' || quote_ident(c.relname)
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = %(oid)s
 """
-"""What a relation is called now, quoted; no row when it was dropped."""
+"""The name of a relation now, quoted; no row if the relation was dropped."""
 
 
 class TableUnreadableError(PipelineError):
-    """This table cannot be read, for a reason that does not go away by itself."""
+    """The table cannot be read, for a reason that does not go away by itself."""
 
 
 class PlannedTableChangedError(PipelineError):
-    """The table is no longer what was planned: it is in another file, has another root, or is not there."""
+    """The table is no longer what was planned: it is in another file, has another root, or was dropped."""
 
 
 @dataclass(frozen=True)
 class LockedRelation:
-    """A relation in the snapshot in which it is read."""
+    """A locked relation in the snapshot in which it is read. `shape` changes if its description changes."""
 
     snapshot: str
     file: int
@@ -52,7 +52,7 @@ class LockedRelation:
 class RelationShape:
     """How rows of a relation are read and written, as long as `shape` of its LockedRelation stays the same.
 
-    `published`: only rows for which this holds are; None: all.
+    `published`: the condition for published rows; None: all rows are published.
     """
 
     shape: str
@@ -67,19 +67,19 @@ class RelationShape:
 
     @property
     def by_key(self) -> bool:
-        """Whether a row's key identifies it in the log."""
+        """True if a row's key identifies the row in the log."""
         return has_key(self.version)
 
 
 def has_key(version: HistoryVersion) -> bool:
-    """Whether rows of this version have a key that no other row of the table has."""
+    """True if the version has a key that is unique in the whole table."""
     return bool(version.key_columns) and version.unique_in_root is not False
 
 
 def without_key(name: str, backfill: int) -> str:
-    """What to say of a table that is read by a key which it has lost, and what to do."""
+    """Return the message for a table that lost the key by which it is read, with the remedy."""
     return (
-        f"{name} has no key any more: add one, or end this with `pipeline backfill cancel {backfill}`, and read the "
+        f"{name} has lost its key: add one, or end this with `pipeline backfill cancel {backfill}`, and read the "
         "table in one transaction with `pipeline backfill start`"
     )
 
@@ -91,7 +91,7 @@ def _unreadable(user: str, name: str, columns: Sequence[str]) -> TableUnreadable
 
 
 class RelationInspector:
-    """Looks over the connection to the source that reads; what it has found holds until the catalog says otherwise."""
+    """Reads relations over the reading connection to the source, and keeps each shape until the catalog changes."""
 
     def __init__(self, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
         self._source, self._pipeline, self._stored = source, pipeline, stored
@@ -102,20 +102,20 @@ class RelationInspector:
         return list(publication_ledger.known_publications(self._stored))
 
     def name(self, oid: int) -> str:
-        """The relation's name, quoted. Raises PlannedTableChangedError when it is gone."""
+        """Return the relation's name, quoted. Raises PlannedTableChangedError when it is gone."""
         name: str | None = queries.value(self._source, _RELATION_NAME, {"oid": oid})
         if name is None:
             raise PlannedTableChangedError("the table was dropped")
         return name
 
     def leaves(self, table_oid: int) -> list[tuple[int, str]]:
-        """Oid and name of each relation that holds rows of the table: itself, or its partitions."""
+        """Return oid and name of each relation that holds rows of the table: the table itself, or its partitions."""
         return self._source.execute(statement("snapshots", "leaves"), {"oid": table_oid}).fetchall()
 
     def facts(self, oid: int, table_oid: int, name: str, file: int | None = None) -> LockedRelation:
-        """Of a relation that is locked.
+        """Read the state of a locked relation.
 
-        Raises PlannedTableChangedError when it is not what was planned, TableUnreadableError.
+        Raises PlannedTableChangedError if it is not what was planned, or TableUnreadableError.
         """
         values = {"oid": oid, "name": name, "publications": self._publications}
         facts = queries.one(self._source, LockedRelation, statement("snapshots", "range_facts"), values)
@@ -124,7 +124,7 @@ class RelationInspector:
         if facts.table_oid != table_oid:
             raise PlannedTableChangedError(f"{name} was attached to another table, or detached")
         if file is not None and facts.file != file:
-            raise PlannedTableChangedError(f"{name} was written anew")
+            raise PlannedTableChangedError(f"{name} was rewritten")
         if not facts.readable:
             user = self._source.info.user
             columns = to_read.unreadable_columns(self._source, [oid], self._publications, user).get(oid) or ()
@@ -139,7 +139,7 @@ class RelationInspector:
         )
 
     def shape(self, oid: int, facts: LockedRelation) -> RelationShape:
-        """How its rows are read. Raises PlannedTableChangedError or TableUnreadableError."""
+        """Return how rows of the relation are read. Raises PlannedTableChangedError or TableUnreadableError."""
         known = self._known.get(oid)
         if known is None or known.shape != facts.shape:
             known = self._known[oid] = self._describe(oid, facts)
@@ -147,11 +147,11 @@ class RelationInspector:
 
     def _describe(self, oid: int, facts: LockedRelation) -> RelationShape:
         found = self._published(oid)
-        if found is None:  # by a publication that was made since
+        if found is None:  # a newer publication may have it
             self._stored = sources.find(self._pipeline, self._stored.id) or self._stored
             found = self._published(oid)
         if found is None:
-            raise TableUnreadableError("it is not published any more")
+            raise TableUnreadableError("the table is no longer published")
         user = self._source.info.user
         columns = to_read.unreadable_columns(self._source, [oid], self._publications, user).get(oid, ())
         if columns:

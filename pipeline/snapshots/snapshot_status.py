@@ -1,4 +1,4 @@
-"""How far reading tables is, as status and metrics say it: backfills under way, and tables that the log lacks."""
+"""Collect for status and metrics how far the reading of tables is: backfills under way, and incomplete tables."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from pipeline.snapshots.status import BackfillStatus
 
 @dataclass(frozen=True)
 class SnapshotStatus:
-    """`tables`: captured ones by state, as in `pipeline.snapshots`. `unread`: the first of those that the log does not
-    have whole and that nobody reads. `partitions`: tables of which partitions have left, as somebody has accepted, or
-    may have.
+    """The state of all captured tables of a source.
+
+    `tables`: their number by state, as in `pipeline.snapshots`. `unread`: the first incomplete tables that no backfill
+    reads. `partitions`: tables with accepted or unknown changes of partitions.
     """
 
     backfills: list[BackfillStatus] = field(default_factory=list)
@@ -29,12 +30,12 @@ class SnapshotStatus:
 
     @property
     def unread_count(self) -> int:
-        """How many there are of those."""
+        """The number of incomplete tables that no backfill reads."""
         return sum(number for state, number in self.tables.items() if state in ("not read", "failed", "cancelled"))
 
 
 def read(pipeline: Connection, stored: ReplicationSource) -> SnapshotStatus:
-    """Three small queries, and a fourth where a table is not whole."""
+    """Read the status with three small queries, and a fourth if a table is incomplete."""
     notes = partition_changes.notes(pipeline, stored)
     found = SnapshotStatus(backfills.under_way(pipeline, stored), overview.counts(pipeline, stored.id), [], notes)
     if not found.unread_count:
@@ -43,6 +44,6 @@ def read(pipeline: Connection, stored: ReplicationSource) -> SnapshotStatus:
 
 
 def find(config: Config, pipeline: Connection) -> SnapshotStatus | None:
-    """The same; None where no source is known."""
+    """Read the status of the configured source; None if the source is not known yet."""
     stored = sources.find(pipeline, config.source_id)
     return read(pipeline, stored) if stored else None

@@ -1,4 +1,4 @@
-"""Begin a backfill: what is refused at once, rather than when it is read."""
+"""Start a backfill that a user asks for, and refuse at once what could not be read later."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ConditionParser = Callable[[Sequence[str]], RowCondition]
 
 @dataclass(frozen=True)
 class NamedRelation:
-    """What a name stands for at the source. `kind`, `persistence`: as in pg_class. `root`: of a partition."""
+    """A relation of the source that a user named. `kind`, `persistence`: as in pg_class. `root`: of a partition."""
 
     oid: int
     name: str
@@ -43,12 +43,12 @@ class NamedRelation:
 
 
 def by_text(where: str | None) -> ConditionParser | None:
-    """The rows for which this expression holds; None: all."""
+    """Return a parser of this SQL expression; None if all rows are read."""
     return None if where is None else lambda columns: condition.parse(where, columns)
 
 
 def by_terms(terms: Sequence[ColumnComparison]) -> ConditionParser | None:
-    """The rows for which all of these hold; all where there are none."""
+    """Return a parser of the condition that all of these terms are true; None if there are no terms."""
     return (lambda columns: condition.of_terms(terms, columns)) if terms else None
 
 
@@ -61,10 +61,10 @@ def start(
     *,
     differences: bool = False,
 ) -> BackfillStatus:
-    """Begin one of this table: `schema.table`, or a table of the schema public. The source's session is used up.
+    """Start a backfill of this table: `schema.table`, or a table of the schema public. Changes settings of `source`.
 
-    `differences`: it compares the whole table with the log, and only what differs becomes events. Where the log lacks
-    only what partitions have changed that came or went, it compares what these may have.
+    `differences`: compare the whole table with the log, so that only what differs becomes events. If the table is only
+    incomplete because partitions joined or left, compare only the rows that these may have.
     Raises TableRefusedError, ConditionRefusedError, or BackfillError where one of the table is under way, or no source
     is known.
     """
@@ -112,7 +112,7 @@ def _begin(
 
 
 def captured_table(source: Connection, name: str, captured: Mapping[int, CapturedTable]) -> CapturedTable:
-    """The captured table of this name, `schema.table` or one of the schema public. Raises TableRefusedError."""
+    """Return the captured table of this name, `schema.table` or one in public. Raises TableRefusedError."""
     found = _named(source, name, captured.values())
     return captured.get(found.oid) or _refuse(found)
 
@@ -163,7 +163,7 @@ def _named(source: Connection, name: str, captured: Iterable[CapturedTable]) -> 
 
 
 def _refuse(found: NamedRelation) -> NoReturn:
-    """Why a relation is not captured as a table of its own."""
+    """Raise the reason why a relation is not a captured table."""
     if found.root is not None:
         raise TableRefusedError(f"{found.name} is a partition; name its root, {found.root}")
     if found.kind in _KINDS:
@@ -184,7 +184,7 @@ def _under_way(pipeline: Connection, stored: ReplicationSource, table: CapturedT
 
 
 def _chosen(config: Config, table: CapturedTable, chosen: RowCondition) -> RowCondition:
-    """The condition, once the source takes it; it is planned, which compares the types, and not run."""
+    """Return the condition if the source accepts it: Postgres plans it, which checks types, but does not run it."""
     name = sql.Identifier(table.schema, table.name)
     query = sql.SQL("explain select from only {} as t where {}").format(name, chosen.sql())
     with reading_session.connect(config, name="pipeline backfill", connect_timeout=5) as source:
@@ -193,9 +193,9 @@ def _chosen(config: Config, table: CapturedTable, chosen: RowCondition) -> RowCo
         try:
             with reading_session.transaction(source, session_settings.SOURCE, **_BOUNDS):
                 reading_session.lock(source, [name], session_settings.SOURCE, _BOUNDS["lock_timeout"])
-                check.require_harmless(source, chosen, table.oid)  # what is locked is not altered
+                check.require_harmless(source, chosen, table.oid)  # again, now that the lock prevents alterations
                 source.execute(query)
-        except psycopg.errors.LockNotAvailable:  # another session locks the table: the reading finds that out
+        except psycopg.errors.LockNotAvailable:  # another session locks the table: a worker will check the condition
             return chosen
         except (psycopg.DataError, psycopg.ProgrammingError, psycopg.errors.QueryCanceled) as error:
             raise ConditionRefusedError(

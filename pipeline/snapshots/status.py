@@ -1,4 +1,4 @@
-"""Backfills as people see and change them, in the terminal and over REST; the server's role `snapshot` reads them."""
+"""Show, pause, resume and cancel backfills, in the terminal and over REST; the server's role `snapshot` reads them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_SERVER = "no server runs that would read it: start `pipeline serve`"
 
 @dataclass(frozen=True)
 class BackfillStatus:
-    """A backfill. `rows`: events added; the log had the same, or something newer, of the rest of `rows_read`.
+    """A backfill, and how far it is. `rows`: events added; of the other `rows_read` the log has the same or newer ones.
 
     `rows_per_second` since it began, and `seconds_left` at that rate: only while it is reading, and where known.
     `rows_estimated`: of the whole table, whatever the condition.
@@ -50,19 +50,19 @@ class BackfillStatus:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing changes any more."""
+        """True if the backfill is complete, failed or cancelled."""
         return self.state in ENDED
 
 
 def shown(backfill: StoredBackfill, now: datetime) -> BackfillStatus:
-    """`now`: of the pipeline database, whose clock the other times are of."""
+    """Return the status of a backfill. `now`: by the clock of the pipeline database, as the stored times."""
     same = {name: getattr(backfill, name) for name in BackfillStatus.__annotations__ if hasattr(backfill, name)}
     rate, left = _pace(backfill, now)
     return BackfillStatus(**{**same, "rows": backfill.rows_added}, rows_per_second=rate, seconds_left=left)
 
 
 def _pace(backfill: StoredBackfill, now: datetime) -> tuple[float | None, float | None]:
-    """Rows a second, and seconds left."""
+    """Return rows a second and seconds left, if the backfill is reading."""
     if backfill.state != "reading" or backfill.started_at is None or not backfill.ranges_done:
         return None, None
     seconds = max((now - backfill.started_at).total_seconds(), 0.001)
@@ -71,38 +71,38 @@ def _pace(backfill: StoredBackfill, now: datetime) -> tuple[float | None, float 
 
 
 def listed(config: Config, pipeline: Connection, most: int = 100) -> list[BackfillStatus]:
-    """The newest, the newest first; none where no source is known."""
+    """Return at most `most` backfills, the newest first; none if the source is not known yet."""
     stored = sources.find(pipeline, config.source_id)
     return _shown(pipeline, backfills.listed(pipeline, stored.id, most)) if stored else []
 
 
 def under_way(pipeline: Connection, stored: ReplicationSource) -> list[BackfillStatus]:
-    """Those that have not ended, the oldest first."""
+    """Return the backfills that have not ended, the oldest first."""
     return _shown(pipeline, backfills.open_of(pipeline, stored.id))
 
 
 def show(config: Config, pipeline: Connection, number: int) -> BackfillStatus:
-    """One of them. Raises UnknownBackfillError."""
+    """Return one backfill. Raises UnknownBackfillError."""
     return _shown(pipeline, [_find(config, pipeline, number)])[0]
 
 
 def pause(config: Config, pipeline: Connection, number: int) -> BackfillStatus:
-    """Read none of its ranges for now; those that are being read are finished."""
+    """Pause a backfill; ranges that are being read are finished."""
     return _change(config, pipeline, number, "paused", lambda: backfills.pause(pipeline, number, paused=True))
 
 
 def resume(config: Config, pipeline: Connection, number: int) -> BackfillStatus:
-    """Go on."""
+    """Resume a paused backfill."""
     return _change(config, pipeline, number, "resumed", lambda: backfills.pause(pipeline, number, paused=False))
 
 
 def cancel(config: Config, pipeline: Connection, number: int) -> BackfillStatus:
-    """End it; what it has added to the log stays."""
+    """End a backfill; the events that it has added stay."""
     return _change(config, pipeline, number, "cancelled", lambda: backfills.end(pipeline, number, "cancelled"))
 
 
 def is_served(pipeline: Connection) -> bool:
-    """Whether a server runs that reads tables, or has just started and will."""
+    """True if a server reads tables, or has just started and will."""
     role = role_locks.states(pipeline).get(ROLE)
     return (role is not None and role.held) or role_locks.server_starts(pipeline, ROLE)
 

@@ -1,4 +1,4 @@
-"""Estimates how much of the tables there is to read, and finds the rights that the reading role lacks."""
+"""Estimate how much of the tables must be read, and find the rights that the reading role lacks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _READABLE_PLACES = """\
 select c.oid::pg_catalog.int8 from pg_catalog.pg_class c
 where c.oid = any (%s::pg_catalog.oid[]) and pg_catalog.has_column_privilege(c.oid, 'ctid', 'select')
 """
-"""Of these relations, those in which this user may see the places of rows."""
+"""Relations of which this user may read the column ctid: the places of rows."""
 
 
 @dataclass(frozen=True)
 class RelationToRead(RelationSize):
-    """A relation that holds rows of a table, and what `user`, who asks, may do there. `user` is quoted for SQL.
+    """A relation that holds rows of a table, and the rights of the current `user`, whose name is quoted for SQL.
 
     `identified`: it has a key by which its rows are read in ranges. `by_place`: the user may read the places of rows,
     which such ranges need. `hidden`: a policy would hide rows from the user. `columns`: those that the user may not
@@ -67,9 +67,9 @@ class RelationToRead(RelationSize):
 def relations(
     source: Connection, tables: Iterable[int], publications: Sequence[str], *, sized: bool
 ) -> list[RelationToRead]:
-    """Of these tables, by oid; of partitioned ones their leaves. `sized`: with sizes, which waits for locks on them.
+    """Return the relations that hold rows of these tables (oids): the tables themselves, or their leaf partitions.
 
-    `publications`: those that publish the tables, or will.
+    `sized`: with sizes, which waits for locks on the relations. `publications`: those that publish the tables, or will.
     """
     values = {"oids": list(tables), "sized": sized}
     found = queries.rows(source, RelationToRead, statement("snapshots", "relations_to_read"), values)
@@ -86,9 +86,9 @@ def relations(
 def unreadable_columns(
     source: Connection, relations: Collection[int], publications: Sequence[str], role: str
 ) -> dict[int, tuple[str, ...] | None]:
-    """Columns that the role needs to read of these relations, and may not; None if it may read all that it needs.
+    """Return by relation the columns that the role needs and may not read; None if it may read all that it needs.
 
-    Empty if it needs the whole relation. A relation that is not in the answer must be read as a whole, too.
+    A relation has no columns here, or is missing in the answer, if the role needs the whole relation.
     """
     values = {"oids": list(relations), "publications": list(publications), "role": role}
     rows = source.execute(statement("snapshots", "unreadable_columns"), values).fetchall()
@@ -96,14 +96,12 @@ def unreadable_columns(
 
 
 def listed(columns: Sequence[str]) -> str:
-    """The columns of a grant, for SQL; nothing for a whole relation."""
+    """Return the columns of a grant as SQL; empty for a whole relation."""
     return f" ({', '.join(map(identifier, columns))})" if columns else ""
 
 
 def ranges(config: Config, source: Connection, extents: Iterable[RelationSize], *, by_key: bool) -> list[PlannedRange]:
-    """The ranges in which relations are read: of blocks, if rows are told apart by key and the reading role may see
-    where they are, else all of a relation at once.
-    """
+    """Plan the ranges of relations: blocks, if rows have a key and the reading role may read ctid; else one each."""
     places = set[int]()
     extents = list(extents)
     if by_key and extents:

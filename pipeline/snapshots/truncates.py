@@ -1,4 +1,4 @@
-"""Truncates in the log: of tables, which it then has whole, and of partitions, whose rows it keeps as their table's."""
+"""Find truncates in the log. A truncate of a table makes it complete; one of a partition makes it incomplete."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ logger = logging.getLogger(__name__)
 
 
 _STORE_SECONDS = 60.0
-"""Between two times that it stores how far it has looked."""
+"""Seconds after which the searched seqs are stored again."""
 
 
 class TableTruncates:
-    """Looks for truncates of captured tables that are not whole, each time only among newer events."""
+    """Searches newer events for truncates of captured tables that are incomplete in the log, and completes these."""
 
     def __init__(self, pipeline: Connection, stored: ReplicationSource) -> None:
         self._pipeline, self._stored = pipeline, stored
@@ -31,7 +31,10 @@ class TableTruncates:
         self._truncated: dict[int, tuple[str, int, int]] = {}
 
     def look(self, leaves: Callable[[int], Collection[int]]) -> None:
-        """`leaves`: the relations that hold the rows of a table now; all of them must have been truncated."""
+        """Complete the tables of which all relations were truncated.
+
+        `leaves` returns the relations that hold the rows of a table now.
+        """
         source = {"source": self._stored.id}
         incomplete = self._pipeline.execute(statement("snapshots", "incomplete_tables"), source).fetchall()
         if not incomplete:
@@ -39,7 +42,7 @@ class TableTruncates:
         self._find([oid for _, relations, *_ in incomplete for oid in relations])
         for table, relations, since_seqs, since_lsn in incomplete:
             known = {oid: self._truncated[oid] for oid in relations if oid in self._truncated}
-            # A log that lags gets truncates that were made before.
+            # A log that lags may receive truncates from before the table joined: they do not count.
             found = {
                 oid: (name, seq)
                 for oid, (name, seq, lsn) in known.items()
@@ -75,9 +78,10 @@ class TableTruncates:
 
 
 class PartitionTruncates:
-    """Looks for them, each time only among newer events, and makes their tables incomplete.
+    """Searches newer events for truncates of partitions, and stores them, which makes their tables incomplete.
 
-    Each look begins where the one before the last ended: a partition that was truncated at once may be stored only now.
+    Each search begins where the one before the last ended, because a new partition that was truncated at once may not
+    have been stored at the last search.
     """
 
     def __init__(self, pipeline: Connection, stored: ReplicationSource) -> None:
@@ -87,7 +91,7 @@ class PartitionTruncates:
         self._stored_at = time.monotonic()
 
     def look(self) -> None:
-        """Find those that the log has got since the last look."""
+        """Find and store the truncates of partitions since the last search."""
         place = {"source": self._stored.id, "epoch": self._stored.epoch}
         for table in events_tables.with_known(self._pipeline, []):
             name = str(table)

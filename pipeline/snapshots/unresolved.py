@@ -1,7 +1,7 @@
-"""Keys that are read once more: their newest event leaves a value out that is nowhere in the log.
+"""Find unresolved keys, which must be read again: their newest event lacks a value that is nowhere in the log.
 
-A row that moves into a block that was read before it is never read; the update that moved it is in the log, but without
-the large values that it left alone.
+A row that moves into a block that was already read is never read. The log has the update that moved it, but without the
+large values that the update left unchanged.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _JSON = (114, 3802)
 
 @dataclass
 class UnresolvedKeySearch:
-    """How far unresolved keys were looked for, of one backfill.
+    """How far one backfill has searched for unresolved keys.
 
-    `begun`: seqs by events table at which the backfill began. Up to `since` all keys are settled, but for `left_out`:
-    the log had something newer of them than what was read, which may lack the same values.
+    `begun`: seqs by events table at which the backfill began. Up to `since` all keys are settled, except `left_out`:
+    keys of which the log had a newer event than the row that was read; that event may lack the same values.
     """
 
     begun: Mapping[str, int]
@@ -34,7 +34,7 @@ class UnresolvedKeySearch:
     left_out: list[str] = field(default_factory=list)
 
     def begin(self, seqs: Mapping[str, int]) -> None:
-        """Keys were looked for after these seqs had been read; they are being read now."""
+        """Store that the keys up to these seqs are being read now."""
         self.since, self.left_out = seqs, []
 
 
@@ -45,7 +45,7 @@ def keys(
     last: UnresolvedKeySearch,
     written: Sequence[EventsTable],
 ) -> list[list[str]]:
-    """The keys of such rows, as texts in the order of the version's key."""
+    """Return the unresolved keys, as texts in the order of the version's key."""
     types = {column.name: column.base_type_oid for column in version.columns}
     names = {f"key_{number}": name for number, name in enumerate(version.key_columns)}
     key = sql.SQL("array[{}]").format(sql.SQL(", ").join(_part(each, types[name]) for each, name in names.items()))
@@ -74,6 +74,6 @@ def keys(
 
 
 def _part(name: str, type_oid: int) -> sql.Composable:
-    """`name`: of the value that is the column's name."""
+    """Return the SQL for the text of a key column. `name`: the placeholder for the column's name."""
     text = "(e.record -> {}::text)::text" if type_oid in _JSON else "e.record ->> {}::text"
     return sql.SQL(text).format(sql.Placeholder(name))

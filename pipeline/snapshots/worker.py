@@ -1,4 +1,4 @@
-"""A snapshot worker: a process that takes one range after another, reads it and stages its rows."""
+"""A snapshot worker: a process that claims one range after another, reads it and stages its rows."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ from pipeline.snapshots.shapes import PlannedTableChangedError, TableUnreadableE
 logger = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-m", "pipeline.snapshots.worker")
-"""To start it where there is no fork server."""
+"""The command that starts a worker if there is no fork server."""
 IDLE_SECONDS = 0.2
-"""Between two looks for a range, while there is none to read."""
+"""Seconds between two queries for a range, while there is none to read."""
 SOON_SECONDS = 0.01
-"""The same, right after one was read: those under way are moved in a moment."""
+"""Seconds between two queries right after a range was read, because ranges under way are moved soon."""
 HELD_SECONDS, CHANGED_SECONDS = 4.0, 1.0
-"""Before a table is tried again that is locked (an attempt waits for 2 s), or that is to be planned anew."""
+"""Seconds before a worker tries a table again that is locked (an attempt waits for 2 s), or that has changed."""
 
 YIELD_SECONDS = 1.0
-"""How long a worker waits before its next range while the stream lags: a snapshot never stands still for good."""
+"""How many seconds a worker waits before its next range while the stream lags. The snapshot still advances."""
 LAG_BYTES = 64_000_000
-"""The stream lags when the source is so many bytes of WAL ahead of it."""
+"""The stream lags if the source is more than this many bytes of WAL ahead of it."""
 LAG_ROWS = 20_000
-"""And when so many rows of it are staged and are no events yet."""
+"""The stream also lags if more than this many of its rows are staged and not yet events."""
 
 
 LIVELY_SECONDS = 1.0
-"""So long after a change the stream counts as lively: then commits are to be seen soon, and ranges are short."""
+"""How many seconds after a change the stream counts as lively. Ranges are short then, so that commits arrive soon."""
 LIVELY_ROWS, LIVELY_RANGES = 2_000, 1
-"""About so many rows are one range then, and so many are under way: a change waits until those before it are moved."""
+"""About how many rows a range has then, and how many ranges are under way: a change waits for the ranges before it."""
 LIVELY_SHARE = 0.4
-"""All workers together read for such a share of the time then, so that most changes find no range before them."""
+"""The share of the time in which all workers together read then, so that most changes find no range before them."""
 _LOOK_SECONDS = 0.1
 
 
@@ -102,10 +102,10 @@ def _run(config: Config, stop: StopSignal) -> None:
 
 @dataclass
 class SnapshotWorker:
-    """Takes ranges until it is stopped. `take` and `staging` are connections to the pipeline database.
+    """Reads ranges until told to stop. `take` and `staging` are connections to the pipeline database.
 
-    `density`: of relations, by oid, how many rows a block had when one was last read. `held`: of backfills that had to
-    wait, by id, until when the ranges of others are taken.
+    `density`: by oid of a relation, the rows per block in the range that was last read. `held`: by id, until when a
+    backfill that had to wait is skipped.
     """
 
     config: Config
@@ -118,7 +118,7 @@ class SnapshotWorker:
     held: dict[int, float] = field(default_factory=dict)
 
     def run(self, stop: StopSignal) -> None:
-        """Read what there is to read; raises psycopg.Error when a database goes away."""
+        """Read all ranges until told to stop. Raises psycopg.Error if the connection to a database fails."""
         rate = ReadRate(self.config.snapshot_max_rows, self.config.snapshot_workers)
         stream, read_at = StreamActivity(self.take, self.source_id), 0.0
         while not stop:
@@ -142,7 +142,7 @@ class SnapshotWorker:
     def read_next(self, stop: StopSignal, most: int = 1_000, about: int | None = None) -> int | None:
         """Read the next range, unless `most` are under way; returns the number of its rows, None when there is none.
 
-        `about`: only so many rows of it; the rest is another range then.
+        `about`: read about this many rows; the others become another range.
         """
         self.held = {backfill: until for backfill, until in self.held.items() if until > time.monotonic()}
         taken = ranges.take(self.take, self.source_id, most, list(self.held))
@@ -163,7 +163,7 @@ class SnapshotWorker:
         return replace(taken, until_block=at)
 
     def _read(self, taken: ClaimedRange, stop: StopSignal) -> int:
-        """Read one range; returns the number of its rows."""
+        """Read one range, and return the number of its rows."""
         backfill = backfills.find(self.take, taken.backfill_id)
         if backfill is None or backfill.state not in ("reading", "paused"):
             ranges.drop(self.take, taken.backfill_id, [taken.id])
@@ -184,7 +184,7 @@ class SnapshotWorker:
             self._fail(backfill, str(error))
             return 0
         except (psycopg.Error, DatabaseUnavailableError) as error:
-            with suppress(psycopg.Error):  # this database may be what fails
+            with suppress(psycopg.Error):  # the pipeline database may be the one that failed
                 backfills.wait(self.take, backfill.id, f"{connections.one_line(error)}; it is tried again")
             raise
         return 0
@@ -205,7 +205,7 @@ class SnapshotWorker:
             return staging.rows
 
     def _compare(self, taken: ClaimedRange, backfill: StoredBackfill, stop: StopSignal) -> int:
-        """Plan ranges of the keys that may differ."""
+        """Compare the table, and plan ranges of the keys that may differ."""
         stored = sources.find(self.take, self.source_id)
         assert stored is not None  # noqa: S101  a worker is of a source
         made = comparing.DifferencePlanner(self.source, self.take, self.staging, stored)
@@ -214,12 +214,12 @@ class SnapshotWorker:
                 ranges.give_back(self.take, taken)
         except (TableTruncatedError, TableAlteredError) as error:
             raise PlannedTableChangedError(str(error)) from error
-        except psycopg.DataError as error:  # for good, it may be: then the ranges of other tables come first
+        except psycopg.DataError as error:  # perhaps permanent, so ranges of other tables come first
             raise PlannedTableChangedError(connections.one_line(error)) from error
         return 0
 
     def _split(self, taken: ClaimedRange, backfill: StoredBackfill, slow: RangeReadTimeoutError) -> None:
-        """Read it in two halves, or give up where it cannot be any shorter."""
+        """Split the range into two halves, or fail the backfill if the range cannot be shorter."""
         if taken.from_block is None or taken.until_block is None or taken.until_block - taken.from_block < 2:
             self._fail(backfill, f"{slow}, also for the shortest range: {slow.remedy}")
             return
@@ -237,7 +237,7 @@ if __name__ == "__main__":
 
 
 class StreamActivity:
-    """Whether the stream has changes of its own. Of ranges it brings only markers, which are none."""
+    """Knows whether the stream brings changes. Markers of ranges are no changes."""
 
     def __init__(self, pipeline: Connection, source_id: UUID) -> None:
         self._pipeline, self._source_id = pipeline, source_id
@@ -245,7 +245,10 @@ class StreamActivity:
         self._look_at = self._lively_until = 0.0
 
     def is_lively(self) -> bool:
-        """Looks at most every so often; what came before the first look does not count."""
+        """True if a change arrived in the last LIVELY_SECONDS.
+
+        Queries at most once in _LOOK_SECONDS; changes before the first query do not count.
+        """
         now = time.monotonic()
         if now >= self._look_at:
             self._look_at = now + _LOOK_SECONDS
@@ -257,23 +260,23 @@ class StreamActivity:
 
 
 def rest_while_lively(took: float, workers: int) -> float:
-    """Seconds that one of so many workers waits after a range that took so long, while the stream is lively."""
+    """Return how many seconds a worker waits after a range that took `took` seconds, while the stream is lively."""
     return min(YIELD_SECONDS, took * (workers / LIVELY_SHARE - 1))
 
 
 class ReadRate:
-    """A limit of rows a second for all workers together; 0: none."""
+    """A limit of rows a second for all workers together; 0: no limit."""
 
     def __init__(self, rows_per_second: int, workers: int) -> None:
         self._each = rows_per_second / max(workers, 1)
 
     def rest(self, rows: int, took: float) -> float:
-        """Seconds to wait after a range of so many rows that took so long."""
+        """Return how many seconds to wait after a range of `rows` rows that took `took` seconds."""
         return max(0.0, rows / self._each - took) if self._each else 0.0
 
 
 def stream_lags(source: Connection, pipeline: Connection, source_id: UUID) -> bool:
-    """Whether the stream is behind, so that reading should wait for it."""
+    """True if the stream lags, so that reading should wait for it."""
     row = pipeline.execute(statement("snapshots", "stream_lag"), {"source": source_id}).fetchone()
     if row is None:
         return False

@@ -101,7 +101,7 @@ def test_who_waits_for_one_learns_how_it_ends(
         waiting = Waiting("t", tmp_path)
         waiting.process.send_signal(signal.SIGINT)
         assert waiting.ended() == (
-            "backfill 1 of public.t goes on without you; `pipeline backfill show 1` says how far it is,"
+            "backfill 1 of public.t continues in the server; `pipeline backfill show 1` says how far it is,"
             " `pipeline backfill cancel 1` ends it",
             130,
         )
@@ -113,7 +113,7 @@ def test_who_waits_for_one_learns_how_it_ends(
 
         waiting = Waiting("u", tmp_path)
         source.execute("drop table u")
-    assert waiting.ended() == ("backfill 3 of public.u is failed: it is not captured any more", 1)
+    assert waiting.ended() == ("backfill 3 of public.u is failed: the table is no longer captured", 1)
     eventually(lambda: command("show", "1", "--json")["state"] == "complete")
 
 

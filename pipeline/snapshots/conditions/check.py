@@ -1,4 +1,4 @@
-"""What only the source knows of a condition: whether its functions, types and columns are harmless there."""
+"""Check at the source that the functions, types and columns of a condition are harmless."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ select a.attname::text from pg_catalog.pg_attribute a
 where a.attrelid = %(oid)s::oid and a.attnum > 0 and not a.attisdropped
 order by a.attnum
 """
-"""The columns of a table, in their order; no row when it was dropped."""
+"""The columns of a table, in their order; no row if the table was dropped."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ def trusted(source: Connection, condition: str, table: int) -> sql.Composable:
 
 
 def require_harmless(source: Connection, condition: RowCondition, table: int) -> None:
-    """That reading rows of the table, by its oid, with this condition runs nothing but functions of Postgres itself
-    that change nothing, wait for nothing and look at nothing but the row.
+    """Raise ConditionRefusedError unless the condition only calls harmless functions of Postgres for rows of the table.
 
-    To be called in each transaction that reads with the condition: catalogs may have changed since the last time. It
-    must have search_path = '', else operators of users could be meant (ValueError). Raises ConditionRefusedError.
+    Such a function changes nothing, waits for nothing and reads nothing but its arguments. `table`: its oid. Call this
+    in each transaction that reads with the condition, because catalogs may have changed. The session's search_path must
+    be empty, because operators of users could be meant otherwise (ValueError).
     """
     if queries.value(source, "select pg_catalog.current_schemas(false) <> '{}'"):
         raise ValueError("a condition is for sessions whose search_path is empty")
@@ -67,8 +67,8 @@ def _require_functions(source: Connection, condition: RowCondition) -> None:
     query = queries.statement("snapshots.conditions", "harmful_functions")
     for function in queries.rows(source, _Function, query, {"functions": sorted(condition.functions)}):
         raise ConditionRefusedError(
-            f"--where: {shown(function.name)}() {function.reason}: only immutable and stable functions of Postgres are,"
-            " of those that look at nothing but their arguments; write it without"
+            f"--where: {shown(function.name)}() {function.reason}: write the condition without this function. Allowed"
+            " are immutable and stable functions of Postgres that read nothing but their arguments"
         )
 
 

@@ -1,8 +1,9 @@
-"""Which rows of a table a backfill reads: one boolean expression over its own columns, and nothing else.
+"""Conditions on the rows that a backfill reads: one boolean expression over the columns of the table.
 
-The source is read by a role that may do much, so nothing that a user wrote is sent to it: `parse` understands a text by
-a grammar of its own (condition.lark), and what is sent is written anew from what was understood. Whether functions and
-types are harmless only the source knows: `pipeline/snapshots/conditions/check.py:require_harmless`.
+The role that reads the source may have many rights, so the server never sends it text that a user wrote. `parse` reads
+the text with the project's grammar (condition.lark), and the SQL for the source is written from the parsed nodes.
+Only the source knows whether functions and types are harmless:
+`pipeline/snapshots/conditions/check.py:require_harmless`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ _MOST_DIGITS = 4000
 
 @dataclass(frozen=True)
 class ColumnComparison:
-    """One comparison of a condition that is no text. `operator`: =, <>, !=, <, <=, >, >=, like, ilike with one value;
-    in, not in with a list of at least one; is null, is not null with None. A value has the type of its column.
+    """One comparison of a condition that is given as data instead of text. A value has the type of its column.
+
+    `operator`: =, <>, !=, <, <=, >, >=, like, ilike with one value; in, not in with a list of at least one value;
+    is null, is not null with None.
     """
 
     column: str
@@ -38,7 +41,7 @@ class ColumnComparison:
 
 @dataclass(frozen=True)
 class RowCondition:
-    """What was understood. `text` is for people and to be stored: parsed again it gives the same condition.
+    """A parsed condition. `text` is stored and shown: parsing it again gives the same condition.
 
     `columns`, `functions` (of pg_catalog) and `types` (of pg_catalog, arrays by their elements) are the names in it.
     """
@@ -50,25 +53,25 @@ class RowCondition:
     _sql: str = field(repr=False)
 
     def sql(self) -> sql.Composable:
-        """What stands behind `where`, in parentheses; without a `%`, so that it is right with parameters and without.
+        """Return the SQL for a `where` clause, in parentheses. It has no `%`, so a query may have parameters or none.
 
-        Only for the transaction in which `require_harmless` has passed.
+        Use it only in the transaction in which `require_harmless` has passed.
         """
         return sql.SQL(f"({self._sql})")
 
 
 def parse(text: str, columns: Collection[str]) -> RowCondition:
-    """The condition in a text of SQL. `columns`: the names of all columns of the table.
+    """Parse the condition in a text of SQL. `columns`: the names of all columns of the table.
 
-    Raises ConditionRefusedError with the part that is not allowed. It does not know types: what Postgres refuses for
-    its types, as `id = 'abc'`, it refuses when rows are read.
+    Raises ConditionRefusedError with the part that is not allowed. This function does not know types:
+    Postgres refuses a condition such as `id = 'abc'` when the rows are read.
     """
     _require_short(text, "--where")
     return _checked(parsed(text), columns, "--where")
 
 
 def of_terms(terms: Sequence[ColumnComparison], columns: Collection[str]) -> RowCondition:
-    """The condition that all of the terms are true. Raises ConditionRefusedError, as `parse` does."""
+    """Build the condition that all of the terms are true. Raises ConditionRefusedError, as `parse` does."""
     if not terms:
         raise ConditionRefusedError("condition: it has no terms: give at least one column, operator and value")
     if len(terms) > LONGEST // len("a = ''"):
@@ -93,7 +96,7 @@ def _checked(node: ConditionNode, columns: Collection[str], what: str) -> RowCon
     if unknown := sorted(node.columns - set(columns)):
         known = ", ".join([shown(name) for name in list(columns)[:8]]) + (", …" if len(columns) > 8 else "")
         raise ConditionRefusedError(f"{what}: the table has no column {shown(unknown[0])}: use one of {known}")
-    _require_short(node.text, what)  # it is parsed again, and may be longer than what was given
+    _require_short(node.text, what)  # the stored text is parsed again, and may be longer than the user's
     return RowCondition(node.text, node.columns, node.functions, node.types, node.sql)
 
 

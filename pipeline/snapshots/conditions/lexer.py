@@ -1,4 +1,4 @@
-"""The words of a condition, cut as Postgres cuts them (scan.l); what no condition may have is refused here. Pure."""
+"""Cut a condition into tokens as Postgres does (scan.l), and refuse tokens that no condition may have. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pipeline.errors import ConditionRefusedError
 from pipeline.snapshots.conditions import words
 
 LONGEST = 10_000
-"""Characters of a condition."""
+"""How many characters a condition may have."""
 DEEPEST = 100
-"""Levels of nesting."""
+"""How many levels of nesting a condition may have."""
 _PUNCTUATION = {"(": "LPAR", ")": "RPAR", "[": "LSQB", "]": "RSQB", ",": "COMMA", ".": "DOT"}
 _PARTS = re.compile(
     r"""(?P<space>[ \t\n\r\f\v]+)
@@ -38,23 +38,23 @@ _TOGETHER = {
     ("char", "varying"): "NAME",
     ("bit", "varying"): "NAME",
 }
-"""Words that mean something only side by side; alone they may name columns."""
+"""Words that are one token if they follow each other; alone each of them may name a column."""
 
 
 def refused(sentence: str) -> ConditionRefusedError:
-    """Of a condition that is a text."""
+    """Return the error for a condition that is given as text."""
     return ConditionRefusedError(f"--where: {sentence}")
 
 
 def shown(part: str) -> str:
-    """A part of a condition on one line, not too long, without what cannot be seen."""
+    """Return a part of a condition on one line, at most 40 characters long, without invisible characters."""
     line = re.sub(r"\s*\n\s*", " ", part)
     seen = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line[:40])
     return seen if len(line) <= 40 else f"{seen[:39]}…"
 
 
 class ConditionLexer(Lexer):
-    """For the grammar in condition.lark. Names keep their quotes, strings lose them."""
+    """The lexer for the grammar in condition.lark. Names keep their quotes, strings lose them."""
 
     __future_interface__ = 1  # lark's newer form of `lex`
 
@@ -62,7 +62,7 @@ class ConditionLexer(Lexer):
         pass
 
     def lex(self, lexer_state: LexerState, parser_state: object) -> Iterator[Token]:
-        """All tokens of a text. Raises ConditionRefusedError."""
+        """Yield all tokens of a text. Raises ConditionRefusedError."""
         tokens = list(_cut(lexer_state.text.text))
         _require_flat(tokens)
         _require_own(tokens)
@@ -117,12 +117,12 @@ def _word(part: str) -> str:
 
 
 def fold(name: str) -> str:
-    """A name without quotes as Postgres understands it: it folds ASCII only, where letters have several bytes."""
+    """Fold a name without quotes as Postgres does: ASCII only, if letters have several bytes."""
     return "".join(letter.lower() if letter.isascii() else letter for letter in name)
 
 
 def _operator(run: str) -> str:
-    """As much of a run of such characters as Postgres takes for one operator."""
+    """Return the first operator in a run of operator characters, as Postgres cuts it."""
     comment = re.search(r"--|/\*", run)
     run = run[: comment.start()] if comment else run
     while len(run) > 1 and run[-1] in "+-" and not re.search(r"[~!@#%^&|`?]", run):
@@ -143,7 +143,7 @@ def _rank(part: str) -> str:
 
 
 def _joined(tokens: list[Token], place: int) -> tuple[Token, int]:
-    """The token at a place, made of as many as belong together."""
+    """Return the token at a place, and from how many tokens it was joined."""
     here = tokens[place]
     for together, kind in _TOGETHER.items():
         if tuple(fold(token) for token in tokens[place : place + len(together)]) == together:
@@ -170,7 +170,7 @@ def _require_flat(tokens: list[Token]) -> None:
 
 
 def _require_own(tokens: list[Token]) -> None:
-    """No name has another schema or table before it than that of Postgres itself."""
+    """Refuse a name with a schema or table before it, unless the schema is pg_catalog."""
     for place, token in enumerate(tokens):
         if token.type != "DOT" or place == 0 or fold(tokens[place - 1]).strip('"') == "pg_catalog":
             continue

@@ -1,11 +1,16 @@
-"""A condition in two writings that are made together, part by part, from what was understood. Pure.
+"""The nodes of a parsed condition. Each has two writings: `text` for people, and `sql` for the source. Pure.
 
-`text` is for people, with as few parentheses as it needs. `sql` is for the source: parentheses around every operation,
-so that no order of operators is relied on; functions and types by their schema, which pg_temp or a search path cannot
-take the place of; names in quotes; and neither `%`, which could become a placeholder, nor a backslash whose meaning
-`standard_conforming_strings` decides. Operators have no schema: IN, LIKE, BETWEEN, CASE and NULLIF look for theirs by
-the search path in any case. That must be empty (`condition_check.py` looks): then operators are found in pg_catalog
-only, as pg_temp is never searched for them.
+`text` has as few parentheses as possible. `sql` relies on no setting of the session:
+
+- parentheses around every operation, so that operator precedence does not matter;
+- functions and types with their schema, so that neither pg_temp nor a search path can replace them;
+- names in quotes;
+- no `%`, which could become a placeholder;
+- no backslash whose meaning depends on `standard_conforming_strings`.
+
+Operators have no schema, because IN, LIKE, BETWEEN, CASE and NULLIF find their operators by the search path in any
+case. The search path must be empty (`check.py` checks that): then Postgres finds operators in pg_catalog only, since
+pg_temp is never searched for operators.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from pipeline.snapshots.conditions.lexer import DEEPEST, fold, refused, too_deep
 
 
 class OperatorRank(IntEnum):
-    """How tightly an operation binds; those of one rank in the text need parentheses where the grammar has none."""
+    """The precedence of an operation. In `text`, an operand of a lower rank than required is put in parentheses."""
 
     OR = 1
     AND = 2
@@ -41,7 +46,7 @@ class OperatorRank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConditionNode:
-    """A part of a condition, with the names used in it."""
+    """A part of a condition, with the names of columns, functions and types in it."""
 
     rank: OperatorRank
     text: str
@@ -54,7 +59,7 @@ class ConditionNode:
 
 @dataclass(frozen=True, slots=True)
 class SqlName:
-    """Of a column, function or type. `quoted`: as it was given, which is no keyword then."""
+    """The name of a column, function or type. `quoted`: the user wrote it in quotes, so it is no keyword."""
 
     name: str
     quoted: bool = False
@@ -62,7 +67,7 @@ class SqlName:
 
     @property
     def text(self) -> str:
-        """As it is understood again."""
+        """The name in a form that parses to the same name."""
         return self.name if self._plain() else _in_quotes(self.name)
 
     def _plain(self) -> bool:
@@ -72,7 +77,7 @@ class SqlName:
 
 @dataclass(frozen=True, slots=True)
 class CastType:
-    """A type by its name in the catalog, and what stands behind it."""
+    """The type of a cast: its name in pg_catalog, with its length and array bounds."""
 
     name: str
     length: str = ""
@@ -80,7 +85,7 @@ class CastType:
 
     @property
     def text(self) -> str:
-        """As it is understood again."""
+        """The type in a form that parses to the same type."""
         meant = words.TYPES.get(self.name)
         plain = SqlName(self.name).text if meant is None else self.name
         if meant is not None and meant != (self.name, "") and not (meant[0] == self.name and self.length):
@@ -98,9 +103,10 @@ NodePiece = str | tuple[str, str] | tuple[ConditionNode, OperatorRank]
 def build(
     rank: OperatorRank, *pieces: NodePiece, levels: int = 1, columns: str = "", functions: str = "", types: str = ""
 ) -> ConditionNode:
-    """A node of pieces: what both writings have, what each has, or a part with the lowest rank it may have bare.
+    """Build a node from pieces: a text of both writings, a text for each writing, or a node with a rank.
 
-    `levels`: how much deeper than its deepest part it is; a list of arguments adds nothing to the call.
+    A node of a lower rank than the given one is put in parentheses. `levels`: how many levels of nesting the node
+    adds to its deepest part; a list of arguments adds none.
     """
     text, sql, parts = [], [], []
     for piece in pieces:
@@ -129,7 +135,7 @@ def build(
 
 
 def string(value: str) -> ConditionNode:
-    """A string: of unknown type, until Postgres gives it that of what it stands beside."""
+    """Build a string. Its type is unknown until Postgres takes the type of the other operand."""
     plain = "'" + value.replace("'", "''") + "'"
     if "\\" in value or "%" in value:
         escaped = value.replace("\\", "\\\\").replace("'", "''").replace("%", "\\045")
@@ -142,7 +148,7 @@ def column(name: str) -> ConditionNode:
 
 
 def call(name: SqlName, arguments: list[NodePiece]) -> ConditionNode:
-    """Of a function, or of what is written like one."""
+    """Build a call of a function, or of an expression that is written like a call, such as coalesce."""
     word = "" if name.quoted or name.qualified else name.name
     if word in words.SPECIAL:
         return build(OperatorRank.SIMPLE, word, "(", *arguments, ")")
@@ -156,7 +162,7 @@ def call(name: SqlName, arguments: list[NodePiece]) -> ConditionNode:
 
 
 def name_of(raw: str, schema: str | None = None) -> SqlName:
-    """From the text, behind its schema."""
+    """Return the name of a column, function or type in a condition. `schema`: only pg_catalog is allowed."""
     if schema is not None and name_of(schema).name != "pg_catalog":
         raise refused(
             f"{schema}.{raw} is not allowed: only functions and types of Postgres itself are, and columns alone"
@@ -167,7 +173,7 @@ def name_of(raw: str, schema: str | None = None) -> SqlName:
 
 
 def type_of(name: SqlName, length: str, zone: str, bounds: str) -> CastType:
-    """What the grammar means by a type."""
+    """Return the type of pg_catalog that a type name of SQL means, such as int4 for `integer`."""
     meant, usual = (name.name, "") if name.quoted or name.qualified else words.TYPES.get(name.name, (name.name, ""))
     if zone and meant not in ("time", "timestamp"):
         raise refused(f"{name.text} {zone} is not allowed: only time and timestamp have a time zone")

@@ -1,4 +1,4 @@
-"""From the text of a condition to its writings. Pure. What has no rule in condition.lark is refused."""
+"""Parse the text of a condition by the grammar in condition.lark, which has a rule for everything allowed. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pipeline.snapshots.conditions.rules import OperatorRules, TypeRules, ValueR
 
 
 class _Rules(OperatorRules, ValueRules, TypeRules):
-    """All of the grammar."""
+    """The methods for all rules of the grammar."""
 
 
 def parsed(text: str) -> ConditionNode:
-    """Raises ConditionRefusedError with the part that is not allowed."""
+    """Parse a condition. Raises ConditionRefusedError with the part that is not allowed."""
     try:
         return cast(ConditionNode, _parser().parse(text))
     except UnexpectedInput as error:
@@ -28,7 +28,7 @@ def parsed(text: str) -> ConditionNode:
 @cache
 def _parser() -> Lark:
     grammar = files(__package__).joinpath("condition.lark").read_text("utf-8")
-    # strict: where the grammar leaves a choice, it does not load
+    # strict: an ambiguous grammar does not load
     return Lark(grammar, parser="lalr", lexer=ConditionLexer, transformer=_Rules(), strict=True)
 
 

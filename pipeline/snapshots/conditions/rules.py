@@ -1,4 +1,4 @@
-"""What becomes of the rules of condition.lark, one method for each, called as soon as a rule is complete. Pure."""
+"""Build the nodes of a condition: lark calls a method here when a rule of condition.lark is complete. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pipeline.snapshots.conditions.nodes import (
 
 
 def listed(parts: list[ConditionNode]) -> list[NodePiece]:
-    """Between commas."""
+    """Return the parts with commas between them."""
     pieces: list[NodePiece] = []
     for part in parts:
         pieces += [", ", (part, OperatorRank.OR)]
@@ -35,7 +35,7 @@ def listed(parts: list[ConditionNode]) -> list[NodePiece]:
 def _operation(
     rank: OperatorRank, left: OperatorRank, right: OperatorRank
 ) -> Callable[[object, list[ConditionNode]], ConditionNode]:
-    """The rule of an operator between two parts."""
+    """Return the rule of an operator between two parts."""
 
     def rule(_self: object, children: list[ConditionNode]) -> ConditionNode:
         first, operator, second = children
@@ -49,7 +49,7 @@ def _operation(
 
 
 def _around(rank: OperatorRank, *words: str | OperatorRank) -> Callable[[object, list[ConditionNode]], ConditionNode]:
-    """A rule of words, with a part wherever a rank stands."""
+    """Return a rule that writes these words, and a part for each rank among them."""
 
     def rule(_self: object, children: list[ConditionNode]) -> ConditionNode:
         rest = iter(children)
@@ -85,7 +85,7 @@ _LEFT, _RIGHT, _OPERAND = OperatorRank.IS, OperatorRank.COMPARED, OperatorRank.O
 
 
 class OperatorRules(Transformer[Token, ConditionNode]):
-    """Parts that are joined by operators."""
+    """The rules of operators."""
 
     disjunction, conjunction = _chain(OperatorRank.OR, "or"), _chain(OperatorRank.AND, "and")
     negation = _around(OperatorRank.NOT, "not ", OperatorRank.NOT)
@@ -128,12 +128,12 @@ class OperatorRules(Transformer[Token, ConditionNode]):
 
     def sign(self, children: list[ConditionNode]) -> ConditionNode:
         sign, signed = children
-        space = " " if signed.rank == OperatorRank.SIGNED else ""  # two of them side by side begin a comment
+        space = " " if signed.rank == OperatorRank.SIGNED else ""  # two minus signs begin a comment
         return build(OperatorRank.SIGNED, f"{sign}{space}", (signed, OperatorRank.SIGNED))
 
 
 class ValueRules(Transformer[Token, ConditionNode]):
-    """Columns, literals, calls and what else stands between operators."""
+    """The rules of columns, literals, calls and other operands."""
 
     def number(self, children: list[Token]) -> ConditionNode:
         return build(OperatorRank.SIMPLE, children[0].lower())
@@ -211,7 +211,7 @@ class ValueRules(Transformer[Token, ConditionNode]):
 
 
 class TypeRules(Transformer[Token, ConditionNode]):
-    """Casts, and names that have a schema."""
+    """The rules of casts, and of names that have a schema."""
 
     def cast_to(self, children: list[Any]) -> ConditionNode:
         node, kind = children

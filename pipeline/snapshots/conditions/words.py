@@ -1,4 +1,4 @@
-"""Words and operators of Postgres that a condition may or may not have. Pure."""
+"""Lists of the words and operators of Postgres that a condition may have, or must not have. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEYWORDS = {
     **dict.fromkeys(("any", "all", "some"), "QUANTIFIER"),
     **dict.fromkeys(("current_date", "current_timestamp", "localtime", "localtimestamp"), "MOMENT"),
 }
-"""Each with the token of the grammar that it is."""
+"""Keywords, each with its token in the grammar."""
 
 RESERVED = _listed(
     """
@@ -46,12 +46,12 @@ NO_FUNCTIONS = _listed(
     xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable
     """
 )
-"""Words that may name columns; before a parenthesis they begin what has a grammar of its own."""
+"""Words that may name columns. Before a parenthesis they begin an expression with its own grammar."""
 
 SPECIAL = frozenset({"coalesce", "greatest", "least", "nullif"})
-"""What is written like a function and is none; no search path finds another of the name."""
+"""Expressions that are written like functions; no search path finds another function of the name."""
 PLAIN_FUNCTIONS = {"substring": "substring", "overlay": "overlay", "trim": "btrim"}
-"""Of NO_FUNCTIONS: those that take arguments between commas too, and the function that they call then."""
+"""Words of NO_FUNCTIONS that may also have arguments between commas, and the function that they call then."""
 
 TYPES: dict[str, tuple[str, str]] = {
     "int": ("int4", ""),
@@ -76,12 +76,12 @@ TYPES: dict[str, tuple[str, str]] = {
     "time": ("time", ""),
     "timestamp": ("timestamp", ""),
 }
-"""What the grammar calls types: their names in the catalog, and the length where none is given."""
+"""Type names of SQL: the name in pg_catalog, and the length if the user gives none."""
 
 COMPARISONS = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
 ADDITIONS, PRODUCTS = frozenset({"+", "-"}), frozenset({"*", "/", "%"})
 OTHER_OPERATORS = _listed(
     "|| -> ->> #> #>> #- @> <@ ? ?| ?& && ~ ~* !~ !~* ~~ ~~* !~~ !~~* & | # << >> &< &> -|- ^@ @@ @?"
 )
-"""Those of one rank: what is not listed with its own."""
+"""Operators that share one precedence: all that are not in another list here."""
 OPERATOR_CHARACTERS = "+-*/<>=~!@#%^&|`?"

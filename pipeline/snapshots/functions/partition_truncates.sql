@@ -1,12 +1,13 @@
--- Truncates of the leaves of captured partitioned tables in an events table; of each transaction that has one after seq
--- `after`, the last one of each leaf. `is_whole`: all leaves of that time were truncated, so that the table was: what it
--- had before these seqs is gone. `since`: where to begin to look; `tables`: oids of tables or leaves, null for all.
--- A leaf that left is one until a look sees that; one that joined, from its first row in the log or the look that saw it.
+-- Truncates of the leaves of captured partitioned tables in an events table: for each transaction that has one after seq
+-- `after`, the last one of each leaf. `is_whole`: all leaves of that time were truncated, so the table was truncated, and
+-- its rows before these seqs are gone. `since`: the seq where the search begins; `tables`: oids of tables or leaves, null
+-- for all. A leaf that left counts until that is stored. A leaf that joined counts from its first row in the log, or from
+-- the time when it was stored.
 create or replace function pipeline.partition_truncates(
     events_table text, source uuid, after bigint, since bigint, tables bigint[])
 returns table (epoch integer, root_oid bigint, leaf_oid bigint, commit_lsn bigint, commit_idx integer, seq bigint, is_whole boolean)
 language plpgsql stable parallel safe set search_path = ''
--- Each leaf is looked up by the index all the same. With thousands of leaves all else is to be hashed, not compared in pairs.
+-- The index still finds each leaf. With thousands of leaves, Postgres must hash the other joins, not compare pairs.
 set enable_nestloop = off
 as $$
 begin
@@ -15,7 +16,7 @@ begin
             select c.root_oid, c.leaf_oid, c.epoch, c.seen_lsn, c.what,
                 row_number() over (partition by c.root_oid, c.leaf_oid order by c.id) as place
             from pipeline.partition_changes c where c.source_id = $1 and c.what <> 'truncated'
-        ), step as materialized (  -- from where on it is a leaf, or none
+        ), step as materialized (  -- the place from which on it is a leaf, or no leaf
             select c.root_oid, c.leaf_oid, -1 as epoch, -1::bigint as lsn, 0 as idx, c.what <> 'attached' as is_leaf
             from change c where c.place = 1
             union all
@@ -63,7 +64,7 @@ begin
             from member m group by m.root_oid, m.epoch, m.commit_lsn
         ), verdict as materialized (
             select w.root_oid, w.epoch, w.commit_lsn, w.is_whole
-                and not exists (  -- as a look has said, before an epoch began that knows only its own leaves
+                and not exists (  -- stored as a truncate of a partition, before an epoch began that knows only its own leaves
                     select from pipeline.partition_changes c
                     where c.source_id = $1 and c.root_oid = w.root_oid and c.what = 'truncated'
                         and c.epoch = w.epoch and c.seen_lsn = w.commit_lsn)

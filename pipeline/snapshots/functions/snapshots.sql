@@ -1,5 +1,5 @@
--- Which tables the log has whole, for readers in SQL. One whose partitions have joined or left is not, until that is
--- settled; what is stored stays, so that followers do not begin again.
+-- Which tables are complete in the log, for readers in SQL. A table whose partitions joined or left is incomplete until
+-- that is settled; its stored state stays, so that followers do not start again.
 create or replace view pipeline.snapshots as
 select t.source_id, t.table_schema || '.' || t.table_name as "table", t.table_oid,
     case when t.complete_seq is not null and p.id is null then 'complete'
@@ -47,10 +47,10 @@ comment on view pipeline.snapshots is
 comment on column pipeline.snapshots.state is
     'complete, waiting (for older transactions), reading, paused, failed, cancelled, or not read.';
 comment on column pipeline.snapshots.reason is
-    'What it waits for, why it failed, why it is not read, or what could not be known; a partition that joined or left.';
+    'Why the table is not complete: what its backfill waits for, why it failed, why the table is not read, what could not be known, or which partition joined or left.';
 comment on column pipeline.snapshots.rows is 'Rows that became events: all with action read, or in a comparison only what differed.';
 comment on column pipeline.snapshots.first_seq is 'Seq of the first of those events; null: there is none.';
 comment on column pipeline.snapshots.complete_seq is
-    'From here on, folding the log gives the whole table; null: not yet, or not any more since a partition came or left.';
+    'From this seq on, folding the log gives the whole table; null: not yet, or no longer, because a partition joined or left.';
 comment on column pipeline.snapshots.kind is
     'Of the backfill: initial, asked, or differences, which appends only what differs from the log.';

@@ -1,4 +1,4 @@
--- What a look found. Who keeps what leaves, and takes what joins as it is, has said so once for all.
+-- Store a change of a partition. If the user has accepted all changes in advance (keeps_partitions), it is settled at once.
 insert into pipeline.partition_changes (source_id, epoch, root_oid, leaf_oid, leaf_name, what, bounds, seen_lsn, reason,
     in_doubt, settled_at, settled_as)
 select %(source)s, %(epoch)s, %(root_oid)s, %(leaf_oid)s, %(leaf_name)s, %(what)s,

@@ -1,5 +1,4 @@
--- The leaves of a table are looked at for the first time in this epoch: those that it has had until now count as stored,
--- but for a new table.
+-- Begin to store the leaves of a table in this epoch. Leaves that it had until now count as stored, except for a new table.
 with gone as (
     delete from pipeline.partitions where source_id = %(source)s and root_oid = %(root)s
 )

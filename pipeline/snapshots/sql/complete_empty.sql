@@ -1,4 +1,4 @@
--- The log has got to where a table was empty: from its newest event on it has the table whole.
+-- The log has reached the place where a table was empty, so the table is complete from the newest event on.
 update pipeline.snapshot_tables t
 set reason = null, events_table = %(events_table)s, told_seqs = t.since_seqs,
     complete_seq = coalesce((select max(e.last_seq) from pipeline.events_tables e

@@ -1,4 +1,4 @@
--- From the newest event on, the log has a table whole; one that was complete before is so from where it was.
+-- A table is complete in the log from the newest event on; a table that was complete before keeps its place.
 update pipeline.snapshot_tables t
 set complete_seq = coalesce(t.complete_seq, %(seq)s), events_table = coalesce(t.events_table, %(events_table)s),
     first_seq = coalesce(t.first_seq, %(first_seq)s), reason = null,

@@ -1,5 +1,5 @@
--- The log has rows of a partition from before a look saw it: it is compared as one that returned. Else it joined, once the
--- log has everything up to there.
+-- If the log has rows of a partition from before it was stored, the partition is compared as a returned one. Otherwise it
+-- counts as joined, once the log has everything up to there.
 update pipeline.partition_changes c
 set in_doubt = not (d.met or %(reached)s), what = case when d.met then 'returned' else c.what end,
     backfill_id = case when not d.met then c.backfill_id end,

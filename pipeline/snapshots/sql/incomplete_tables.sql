@@ -1,4 +1,4 @@
--- Captured tables that the log does not have whole, and that nobody reads; with the relations that hold their rows, as
+-- Captured tables that are incomplete in the log and that no backfill reads, with the relations that hold their rows, as
 -- far as the stream has named them.
 select t.table_oid, array_agg(distinct coalesce(r.relation_oid, t.table_oid)) as relations, t.since_seqs,
     coalesce(t.since_lsn, 0) as since_lsn

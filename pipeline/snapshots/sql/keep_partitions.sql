@@ -1,4 +1,4 @@
--- The log stays as it is.
+-- Settle changes of partitions without a change of the log.
 update pipeline.partition_changes set settled_at = now(), settled_as = 'kept'
 where source_id = %(source)s and root_oid = %(root)s and settled_at is null
     and (what in ('detached', 'dropped', 'truncated') or reason is not null or exists (

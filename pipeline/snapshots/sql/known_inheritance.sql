@@ -1,4 +1,4 @@
--- Which tables inherit from which, as the last look has stored it.
+-- Which tables inherit from which, as it was stored last.
 select k.child_oid, k.parent_oid
 from (
     select distinct on (h.child_oid, h.parent_oid) h.child_oid, h.parent_oid, h.inherits from pipeline.inheritance h

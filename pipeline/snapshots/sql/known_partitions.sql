@@ -1,2 +1,2 @@
--- The leaves of tables as the last look saw them.
+-- The stored leaves of tables.
 select root_oid, leaf_oid, leaf_name, attached_by from pipeline.partitions where source_id = %(source)s

@@ -1,4 +1,4 @@
--- What at the source has a name that a user gave: schema and table, or a table of the schema public.
+-- Relations of the source with the name that a user gave: schema and table, or a table of the schema public.
 select c.oid::bigint as oid, n.nspname || '.' || c.relname as name, c.relkind::text as kind,
     c.relpersistence::text as persistence,
     (select rn.nspname || '.' || r.relname from pg_catalog.pg_class r

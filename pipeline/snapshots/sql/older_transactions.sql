@@ -1,4 +1,4 @@
--- Whether every transaction below an xid has ended, and otherwise one of those that have not.
+-- Whether every transaction below an xid has ended; if not, one that is still running.
 select s.xmin >= %(xid)s as ended, coalesce(
     (select format('pid %%s of %%s (%%s), which began %%s', a.pid, coalesce(a.usename, 'another user'),
             coalesce(nullif(a.application_name, ''), 'no name'), coalesce(date_trunc('second', a.xact_start)::text, 'earlier'))

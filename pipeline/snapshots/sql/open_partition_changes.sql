@@ -1,4 +1,4 @@
--- Changes of partitions that are not settled, the oldest first; with when the leaf was first seen, if it is new.
+-- Changes of partitions that are not settled, the oldest first, with the time when a new leaf was first seen.
 select c.id, c.epoch, c.root_oid, c.leaf_oid, c.what, c.bounds, c.backfill_id, c.reason, s.first_seen_at
 from pipeline.partition_changes c
 left join pipeline.seen_tables s

@@ -1,5 +1,6 @@
--- Of partitions from each up to its root: strategy and columns of the key of what it is a partition of, none where the
--- key has expressions, or compares otherwise than other databases, and the bound. Oid 0 instead of the table, whose lock would be waited for.
+-- For each partition, one level for every table from it up to its root: its bound, and the strategy and the columns of its
+-- parent's partition key. No columns, if that key has expressions or compares by rules that other databases lack.
+-- pg_get_expr gets oid 0 instead of the table, because it would wait for a lock on the table.
 with recursive line (leaf, oid, level) as (
     select l.oid, l.oid::pg_catalog.oid, 0 from pg_catalog.unnest(%(leaves)s::pg_catalog.int8[]) l (oid)
     union all

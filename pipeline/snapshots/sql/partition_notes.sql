@@ -1,5 +1,5 @@
--- Tables of whose partitions the log keeps rows that the source has not any more, or lacks some, and somebody has said
--- so; and those of which it is not known what came and went before they were looked at.
+-- Tables whose log differs from the source because a user has accepted changes of partitions, and tables whose earlier
+-- partitions are not known.
 select t.table_schema || '.' || t.table_name as "table", t.keeps_partitions as always,
     coalesce(k.unknown and k.epoch = t.epoch, false) as unknown, (
         select count(*) from pipeline.partition_changes c

@@ -1,6 +1,6 @@
--- The leaves of partitioned tables, of all levels, each with the xmin of the rows of pg_inherits that attach it. Those
--- that wait in `detach … concurrently` are left out, with all below them. Made so: the newest of these rows is as old as the
--- leaf, whose system columns no statement changes. Captured first: it is newer than what the root is published by.
+-- The leaves of partitioned tables, of all levels, each with the xmin of the rows of pg_inherits that attach it. Partitions
+-- that wait in `detach … concurrently` are left out, with all below them. made_so: the newest of these rows is as old as the
+-- leaf, whose system columns no statement changes. captured_first: that row is newer than those that publish the root.
 with recursive tree (root, oid, attached_by, newest) as (
     select r.oid, r.oid::pg_catalog.oid, ''::pg_catalog.text, null::pg_catalog.xid from pg_catalog.unnest(%(roots)s::pg_catalog.int8[]) r (oid)
     union all

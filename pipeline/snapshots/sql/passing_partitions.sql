@@ -1,4 +1,4 @@
--- Leaves that the stream has met since the first look, and that no look has ever stored: events name the table alone.
+-- Leaves that the stream has met since leaves are stored, and that were never stored: events name only the table.
 select distinct on (r.table_oid, r.relation_oid) r.table_oid, r.relation_oid,
     r.relation_schema || '.' || r.relation_name
 from pipeline.partition_looks k

@@ -1,4 +1,4 @@
--- A relation in the snapshot in which it is read, locked. `shape` changes with everything that its description says.
+-- A locked relation in the snapshot in which it is read. `shape` changes if anything changes in its description.
 select pg_catalog.pg_current_snapshot()::text as snapshot, pg_catalog.pg_relation_filenode(c.oid)::bigint as file,
     coalesce(pg_catalog.pg_partition_root(c.oid), c.oid)::bigint as table_oid,
     c.oid = to_regclass(%(name)s) as same_name,

@@ -1,5 +1,5 @@
--- The relations that hold the rows of tables: themselves or their leaves; with their sizes, and what keeps this user
--- from reading them. Sizes wait for a session that locks a table.
+-- The relations that hold the rows of tables (the tables or their leaves), with their sizes and the rights of this user.
+-- The functions of sizes wait for a session that locks a table.
 select c.oid::pg_catalog.int8 as oid, pg_catalog.format('%%I.%%I', n.nspname, c.relname) as name, t.oid as table_oid,
     coalesce(pg_catalog.pg_relation_filenode(c.oid), 0)::pg_catalog.int8 as file,
     case when %(sized)s then pg_catalog.pg_relation_size(c.oid) else 0 end

@@ -1,4 +1,5 @@
--- A backfill has ended: what it read or compared is right in the log; one of all of the table settles what came before.
+-- Settle the changes of partitions that an ended backfill read or compared. A backfill of the whole table settles all
+-- earlier ones.
 update pipeline.partition_changes c
 set settled_at = now(), settled_seq = %(seq)s,
     settled_as = case when not %(partial)s then 'whole' when %(compares)s then 'compared' else 'read' end

@@ -1,4 +1,4 @@
--- A new backfill; no row when one of the table is under way.
+-- A new backfill; no row if another one of the table is under way.
 insert into pipeline.backfills (
     source_id, epoch, table_oid, table_schema, table_name, kind, condition, gap_after, gap_until, relations,
     bounds, told_seqs)

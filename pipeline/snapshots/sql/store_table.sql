@@ -1,5 +1,5 @@
--- A table is captured from now on, or again, or in another epoch. One that had no rows is whole from here on. In another
--- epoch (keeps) the log still says of the rows before what it said.
+-- Store that a table is captured from now on, or again, or in another epoch. A table without rows is complete from here on.
+-- `keeps`: in another epoch, the log still has the table's earlier changes.
 insert into pipeline.snapshot_tables as t (
     source_id, table_oid, epoch, table_schema, table_name, joined, keyed, reason, reread, events_table, complete_seq,
     since_seqs, told_seqs, since_lsn, key, members, void_epoch, void_lsn)

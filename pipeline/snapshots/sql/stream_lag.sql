@@ -1,4 +1,4 @@
--- How far the stream is staged, and about how many of its rows wait to become events.
+-- The position up to which the stream is staged, and about how many staged rows are not events yet.
 select max(w.position) as position, coalesce((
     select sum(s.row_count) from pipeline.segments s join pipeline.shuffle_progress m on m.source_id = s.source_id
     where s.source_id = %(source)s and s.worker >= 0 and s.state in ('filling', 'full') and s.first_lsn > m.commit_lsn

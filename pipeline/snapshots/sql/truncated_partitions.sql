@@ -1,6 +1,6 @@
--- Truncates of partitions that one events table has since a seq: the log keeps their rows. One of all partitions, or
--- that names their table, is a truncate of the table, and settles what came before it. A partition that left and joined
--- again after it is compared.
+-- Store truncates of partitions that one events table has since a seq: the log keeps the rows. A truncate of all
+-- partitions, or of their table by its name, is a truncate of the table, and settles earlier changes. Truncates of a
+-- partition that left and joined again afterwards are skipped, because that partition is compared.
 with found as materialized (
     select t.root_oid, t.leaf_oid, t.commit_lsn, t.seq, t.is_whole
     from pipeline.partition_truncates(%(name)s, %(source)s, %(after)s, %(after)s, null) t

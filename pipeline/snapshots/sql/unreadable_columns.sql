@@ -1,6 +1,6 @@
--- Columns of these relations that this role may not read, of those that must be read: in publications with a list of
--- columns, the listed ones and those of the row filter; in others, all. Not of relations of which it may read nothing, if
--- they are published whole. `listed`: some column need not be read. An oid of 0 is a role that does not exist.
+-- Columns of these relations that must be read and that this role may not read. Publications with a list of columns need the
+-- listed columns and those of the row filter; others need all columns. Relations that are published whole, and of which the
+-- role may read nothing, are left out. `listed`: some column need not be read. An oid of 0 is a role that does not exist.
 with role as (
     select coalesce((select r.oid from pg_catalog.pg_roles r where r.rolname = %(role)s::pg_catalog.name), 0) as oid
 )

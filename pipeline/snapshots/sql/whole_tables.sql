@@ -1,4 +1,5 @@
--- Captured tables; of those that the log has whole, or had in an earlier epoch, from which seqs on it has their changes.
+-- Captured tables, with the seqs after which the log has all their changes, if the table is complete or was so in an
+-- earlier epoch.
 select t.table_oid, t.told_seqs as from_seqs,
     coalesce(b.reason, t.reason) as reason
 from pipeline.snapshot_tables t left join pipeline.backfills b on b.id = t.backfill_id

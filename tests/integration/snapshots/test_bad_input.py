@@ -153,7 +153,7 @@ def test_a_table_that_is_dropped_is_forgotten(shared: SharedSnapshotting):
             reading.move()
             reading.coordinator.step()
             found = backfills.find(reading.log, backfill.id)
-            assert found and (found.state, found.reason) == ("failed", "it is not captured any more")
+            assert found and (found.state, found.reason) == ("failed", "the table is no longer captured")
 
         eventually(ended)
         assert reading.state("t") == "not captured"

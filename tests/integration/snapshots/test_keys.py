@@ -101,7 +101,7 @@ def test_a_table_that_loses_its_key_during_the_read_is_named(shared: SharedSnaps
             state, reason, *_ = reading.row("t") or ("", "")
             assert (state, reading.state("u")) == ("reading", "complete")
             assert re.match(
-                r"(public\.)?t has no key any more: add one, or end this with `pipeline backfill can", reason or ""
+                r"(public\.)?t has lost its key: add one, or end this with `pipeline backfill can", reason or ""
             )
 
         reading.begin("u")

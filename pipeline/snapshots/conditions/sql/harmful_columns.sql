@@ -1,6 +1,7 @@
--- Columns of a condition that a table has not, or whose types may run functions of users: a composite type, a domain in
--- an array, or a range of one runs the checks of domains as soon as a literal is compared; and who owns a type may have
--- given it a cast by a function of theirs, which Postgres takes by itself. Types by C functions are a superuser's work.
+-- Columns of a condition that the table lacks, or whose types may run functions of users. A composite type, a domain in
+-- an array, or a range of a domain runs the checks of domains as soon as a literal is compared. The owner of a type may
+-- have added a cast by a function of the owner, which Postgres applies by itself. Only superusers can make types with C
+-- functions.
 with recursive used as (
     select c.name, a.atttypid, a.attnum
     from pg_catalog.unnest(%(columns)s::pg_catalog.text[]) c (name)

@@ -1,11 +1,10 @@
--- Names of functions that a condition must not call, each with what is wrong. What is called by a name is known only
--- when Postgres sees the arguments, so all functions of the name must be harmless. Of those that are stable or
--- immutable, these could still do harm:
--- those with arguments of cstring and the like run the input function of any type, with the checks of users' domains
+-- Names of functions that a condition must not call, each with what is wrong. Only the arguments decide which function
+-- of a name Postgres calls, so all functions of the name must be harmless. Stable and immutable functions can still do harm:
+-- functions with arguments of cstring and the like run the input function of any type, with the checks of users' domains
 -- (domain_in), or the internals of Postgres; pg_input_is_valid and json_populate_record run such checks too;
--- txid_current and pg_current_xact_id write; table_to_xml and its kin read tables; satisfies_hash_partition and many
--- pg_… functions lock tables, run SQL, or show files, sessions and definitions; current_setting and the privileges of
--- others show what the role sees.
+-- txid_current and pg_current_xact_id write; table_to_xml and similar functions read tables; satisfies_hash_partition
+-- and many pg_… functions lock tables, run SQL, or show files, sessions and definitions; current_setting and the
+-- functions about privileges show what the role sees.
 select called.name,
     case
         when not exists (

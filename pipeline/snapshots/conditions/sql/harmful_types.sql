@@ -1,5 +1,5 @@
--- Names of types to which a condition must not cast. Those whose names begin with reg look into catalogs and wait for
--- no lock, but show what there is; rows of catalogs and pseudo-types have no use here; users' types may run functions.
+-- Names of types to which a condition must not cast. Types whose names begin with reg read catalogs without waiting for
+-- locks, and show what exists there. Row types of catalogs and pseudo-types have no use here. Users' types may run functions.
 select used.name
 from pg_catalog.unnest(%(types)s::pg_catalog.text[]) used (name)
 where used.name ~ '^(reg|_|aclitem|gtsvector)' or (used.name ~ '^pg_' and used.name <> 'pg_lsn')

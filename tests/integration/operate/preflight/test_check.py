@@ -318,7 +318,7 @@ def test_rights_to_read_are_those_of_the_reading_role(
 
 
 def test_what_the_first_snapshot_will_be(findings: Check, source: psycopg.Connection, source_dsn: str) -> None:
-    assert findings()["snapshot"].text == "no table is to be read"
+    assert findings()["snapshot"].text == "no existing rows to read"
     source.execute(
         "create table orders (id int primary key); create table notes (id int);"
         "insert into orders select generate_series(1, 150000); insert into notes values (1); analyze orders, notes;"
