@@ -1,4 +1,4 @@
-"""A table that is compared: its columns, where its rows are at the source, and which of its events count."""
+"""Describe a table for a comparison: its columns, its relations at the source, and which of its events count."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from pipeline.postgres.key_comparison import KeyComparison
 
 @dataclass(frozen=True)
 class ComparableTable:
-    """`columns`: the published ones, with the names under which the log has their values; `key`: some of them.
+    """A table that can be compared with the log.
 
+    `columns`: the published ones, with the names under which the log has their values; `key`: some of them.
     `void_upto`: epoch and LSN up to which events do not count, since they know the rows by another key. `key_names`:
-    what the key's columns were called, in their order, each with commit_lsn and commit_idx from which on.
-    `within`: only rows of these parts are compared; None: all.
+    commit_lsn and commit_idx, with the names of the key's columns from there on. `within`: only rows of these
+    partitions are compared; None: all rows.
     """
 
     oid: int
@@ -40,7 +41,7 @@ class ComparableTable:
 
     @property
     def counts(self) -> sql.Composable:
-        """Whether the event `e` knows its row by the key that it has now."""
+        """SQL that is true if the event `e` knows its row by the key of now."""
         if self.void_upto is None:
             return sql.SQL("true")
         return sql.SQL("not coalesce((e.source_epoch, e.commit_lsn) <= ({}, {}::bigint), false)").format(
@@ -49,7 +50,7 @@ class ComparableTable:
 
     @property
     def rows(self) -> sql.Composable:
-        """The query for its published rows."""
+        """The query for the published rows."""
         columns = sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(each.name)) for each in self.columns)
         return sql.SQL("\nunion all\n").join(
             sql.SQL("select {} from only {} as t{}").format(
@@ -74,7 +75,7 @@ def read(source: Connection, pipeline: Connection, stored: ReplicationSource, oi
     made = list(stored.publications.values())
     found = introspection.describe_current(source, oid, stored.slot, publications, made, columns or [], joined=True)
     if found is None or not relations:
-        raise NotComparableError("it is not there any more, or is not published")
+        raise NotComparableError("it no longer exists, or is not published")
     version = found.version
     if not version.key_columns or version.unique_in_root is False:
         raise NotComparableError("it has no key that tells its rows apart")
@@ -101,7 +102,7 @@ def comparison(source: Connection, table: ComparableTable) -> KeyComparison:
 
 
 def _last(pipeline: Connection, stored: ReplicationSource, oid: int) -> HistoryVersion | None:
-    """The last version that the stream had of it, or of one of its partitions."""
+    """Return the last version of the table, or of one of its partitions, that the stream had."""
     found = [
         known for known in versions.latest(pipeline, stored.id, stored.epoch).values() if known.version.table_oid == oid
     ]
@@ -111,7 +112,8 @@ def _last(pipeline: Connection, stored: ReplicationSource, oid: int) -> HistoryV
 def _names(column: PublishedColumn, last: HistoryVersion | None, oid: int) -> tuple[versions.ColumnName, ...]:
     """The names under which the log has its values: those of the same number, but a partition may have others.
 
-    Events say nothing of a column that the log has not seen yet with its type, or cannot tell from one that is gone.
+    A column is found by its number, or by its name if the last version is a partition's, which may have other numbers.
+    Events say nothing of a column that the log has not seen with its type, or cannot tell from a dropped one.
     """
     if last is None:
         return ()

@@ -1,9 +1,10 @@
-"""Compares a table at the source with what the log says of it, while both are written.
+"""Compare a table at the source with its state in the log, while both are written.
 
-Both sides are divided by the table's key into parts. Of each part the source adds up the checksums of its rows in a
-short transaction. Once the log has everything that this transaction's snapshot contains, its own sum is made as of that
-snapshot: of each row the newest event whose transaction is visible in it. Where the sums differ, keys and checksums are
-compared one by one. Keys that are found then *may* differ; `pipeline.comparing.differences` says which do.
+Both sides are divided by the table's key into parts. For each part, the source adds up the checksums of the rows in a
+short transaction. Once the log has everything that the snapshot of this transaction contains, the checksums of the log
+are added up as of that snapshot: each row counts with its newest event whose transaction is visible there. If the sums
+differ, keys and checksums are compared one by one. Keys that are found so *may* differ;
+`pipeline.comparing.differences` says which do.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from pipeline.log.staging import progress
 from pipeline.postgres.connections import Connection
 
 ROWS_PER_PART = 10_000
-"""Rows whose checksums the source adds up in one transaction."""
+"""How many rows' checksums the source adds up in one transaction."""
 PARTS_PER_LOOK = 50
-"""So many parts are read at the source before the log is waited for."""
+"""How many parts are read at the source before the comparison waits for the log."""
 STALLED_SECONDS = 60.0
-"""How long the log may stand still while it is waited for."""
+"""How many seconds the log may stand still while the comparison waits for it."""
 _POLL = 0.02
-"""Seconds between two looks at how far the log is."""
+"""Seconds between two queries of how far the log is."""
 
 
 @dataclass(frozen=True)
 class ComparedParts:
-    """Some parts of a table: the `rows` at the source, and the keys of those that may differ.
+    """The result for some parts of a table: the number of `rows` at the source, and the keys of rows that may differ.
 
-    `lsn`: all that committed before it was compared.
+    `lsn`: everything that committed before this LSN was compared.
     """
 
     rows: int
@@ -48,7 +49,7 @@ class ComparedParts:
 
 
 class ContentComparison:
-    """Of one table. Both connections are its own for as long, from one thread."""
+    """Compares one table. Until the end, nothing else may use the connections, and only one thread may."""
 
     def __init__(
         self,
@@ -58,17 +59,16 @@ class ContentComparison:
         table: ComparableTable,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`stopping`: once it is true, `run` ends early."""
+        """`stopping`: once it returns true, `run` ends early."""
         self.table = table
         self._source, self._pipeline, self._stored = source, pipeline, stored
         self.rows = SourceRows(source, table)
         self._stopping = stopping
 
     def run(self, share: float = 1.0) -> Iterator[tuple[ComparedParts, LogState]]:
-        """Compare; `share`: only so many of the parts, chosen at random.
+        """Compare the table part by part. `share`: the share of the parts to compare, chosen at random.
 
-        Raises NotComparableError, psycopg.Error of either database, or DatabaseUnavailableError where the log does not
-        go on.
+        Raises NotComparableError, psycopg.Error of either database, or DatabaseUnavailableError if the log is stuck.
         """
         with log_state.opened(self._pipeline, self._stored, self.table, ROWS_PER_PART) as state:
             self._wait_for_commits(state)
@@ -82,16 +82,16 @@ class ContentComparison:
                 yield self._look(state, dict(parts[at : at + PARTS_PER_LOOK]), len(parts)), state
 
     def _wait_for_commits(self, state: LogState) -> None:
-        """Until snapshots contain what the state has. A commit that waits for a standby is streamed, and not visible.
+        """Wait until snapshots contain everything that the state has: a commit that waits for a standby is invisible.
 
-        Raises DatabaseUnavailableError where that takes too long.
+        The stream has such a commit already. Raises DatabaseUnavailableError if that takes too long.
         """
         since = time.monotonic()
         while state.has_any_of(source_rows.running(self._source)) and not self._stopping():
             if time.monotonic() - since > STALLED_SECONDS:
                 raise DatabaseUnavailableError(
-                    f"a transaction that the log has has not become visible at the source for {STALLED_SECONDS:.0f} s:"
-                    " it waits for a synchronous standby. Content can be compared once that has answered"
+                    f"a transaction of the log has not become visible at the source for {STALLED_SECONDS:.0f} s:"
+                    " it waits for a synchronous standby. Compare the content after the standby has answered"
                 )
             time.sleep(_POLL)
 
@@ -110,7 +110,7 @@ class ContentComparison:
         return ComparedParts(sum(found.rows for _, found in there.values()), len(parts), parts_of_table, lsn, keys)
 
     def _differing(self, state: LogState, part: int, bounds: source_rows.Bounds) -> Iterator[Key]:
-        """Keys of rows of a part that are only at one side, or have other checksums there."""
+        """Yield the keys of rows of a part that only one side has, or that have different checksums."""
         logged: dict[Key, log_state.RowChecksum] | None = None
         for snapshot, found in self.rows.pages(bounds, ROWS_PER_PART):
             if logged is None:
@@ -124,12 +124,12 @@ class ContentComparison:
         yield from (key for key in logged or () if key)
 
     def wait_for_log(self) -> None:
-        """Until the log has everything that a snapshot contains which was taken by now."""
+        """Wait until the log has everything that any snapshot taken by now contains."""
         wait_for_log(self._pipeline, self._stored, source_rows.mark(self._source))
 
 
 def wait_for_log(pipeline: Connection, stored: ReplicationSource, lsn: int) -> None:
-    """Until the log has everything before this LSN. Raises DatabaseUnavailableError when it stands still."""
+    """Wait until the log has everything before this LSN. Raises DatabaseUnavailableError if the log stands still."""
     last, since = None, time.monotonic()
     while True:
         reaches, place = progress.log_reaches(pipeline, stored.id, lsn)

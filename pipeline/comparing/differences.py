@@ -1,4 +1,4 @@
-"""Which rows of a table really differ between the source and the log, and in which columns."""
+"""Confirm which rows of a table really differ between the source and the log, and in which columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline.comparing.comparison import ContentComparison
 from pipeline.comparing.log_state import EventRow, Key, LogState
 
 KEYS_PER_LOOK = 500
-"""Rows that are read at once, whole, at both sides."""
+"""How many complete rows are read at once at both sides."""
 Kind = Literal["not in the log", "not in the source", "differs"]
 
 
@@ -30,7 +30,7 @@ class ValueDifference:
 
 @dataclass(frozen=True)
 class DifferingRow:
-    """A row that differs. `key`: texts of its key. `events_table`, `seq`: its newest event, where the log has it."""
+    """A row that differs. `key`: texts of its key. `events_table`, `seq`: its newest event, if the log has the row."""
 
     key: Key
     kind: Kind
@@ -41,14 +41,14 @@ class DifferingRow:
 
 @dataclass
 class ConfirmedDifferences:
-    """`unknown`: rows of which the log cannot say everything, so that they were compared in part or not at all."""
+    """The rows of a batch that differ. `unknown`: rows that the log does not have complete, so not all was compared."""
 
     differences: list[DifferingRow] = field(default_factory=list)
     unknown: int = 0
 
 
 def confirm(comparison: ContentComparison, state: LogState, keys: Sequence[Key]) -> Iterator[ConfirmedDifferences]:
-    """Look at these rows one by one, as of a snapshot that both sides have; in several steps."""
+    """Compare these rows one by one, as of a snapshot that both sides have; yields a result for each batch."""
     distinct = list(dict.fromkeys(keys))
     for at in range(0, len(distinct), KEYS_PER_LOOK):
         some = distinct[at : at + KEYS_PER_LOOK]

@@ -1,4 +1,4 @@
-"""Keys whose row may differ between the source and the log."""
+"""Find the keys whose row may differ between the source and the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.session_settings import SNAPSHOT
 
 KEYS = 1_000
-"""In a batch."""
+"""How many keys a batch has."""
 
 
 def keys(
@@ -28,20 +28,19 @@ def keys(
     stopping: Callable[[], bool],
     bounds: Sequence[Line | None] | None = None,
 ) -> Iterator[list[list[str]]]:
-    """Batches of keys, texts in the order of the version's key; a key may come more than once.
+    """Yield batches of keys, texts in the order of the version's key; a key may appear more than once.
 
-    `bounds`: of partitions; only keys that these may have are compared, where bounds and keys say which; None: all.
-
-    In the one and not in the other, other values, or a state that the log cannot tell. Ends early once `stopping` says
-    so. Raises NotComparableError where the table has no key, is gone or was truncated meanwhile, psycopg.Error, and
-    DatabaseUnavailableError where the log stands still.
+    A row of such a key is missing on one side, has other values, or is not complete in the log. `bounds`: only keys
+    that these partitions may have are compared, if bounds and keys allow that; None: all keys. Ends early once
+    `stopping` returns true. Raises psycopg.Error, NotComparableError if the table has no key, was dropped or was
+    truncated during the comparison, and DatabaseUnavailableError if the log stands still.
     """
     with reading_session.transaction(source, SNAPSHOT):
         table = compared.read(source, pipeline, stored, table_oid)
     table = table if bounds is None else replace(table, within=partition_bounds.parts(bounds, table.key))
     try:
         yield from _keys(source, pipeline, stored, table, stopping)
-    except psycopg.DataError:  # keys of the log have no order among the bounds
+    except psycopg.DataError:  # a key of the log cannot be compared with the bounds
         if table.within is None:
             raise
         yield from _keys(source, pipeline, stored, replace(table, within=None), stopping)

@@ -1,7 +1,7 @@
-"""What the log says of the rows of a table, as of any snapshot that is taken at the source while this exists.
+"""The rows of a table as the log has them, as of any snapshot that is taken at the source later.
 
-Temporary tables in the session of the pipeline database: `content_state` has every row up to a seq, read once;
-`content_changes` what has come since. A snapshot that is taken after that seq was read contains everything up to it.
+They are in temporary tables of the session: `content_state` has every row up to a seq, and is read once;
+`content_changes` has the events since. A snapshot that is taken after that seq was read contains everything up to it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _DROP = (
     "drop table if exists pg_temp.content_state, pg_temp.content_changes, pg_temp.content_bounds, pg_temp.content_keys"
 )
 FIRST_OF_OURS = 16_384
-"""Oids of types that every database has are smaller (FirstNormalObjectId in access/transam.h)."""
+"""Oids of types that every database has are below this (FirstNormalObjectId in access/transam.h)."""
 _COMMA = sql.SQL(", ")
 
 
 @dataclass(frozen=True)
 class PartChecksum:
-    """The rows of a part: how many, the sum of their checksums, and whether the log says all of each."""
+    """The rows of a part: how many, the sum of their checksums, and whether all of them are `known` completely."""
 
     rows: int = 0
     checksum: int = 0
@@ -49,7 +49,7 @@ class PartChecksum:
 
 @dataclass(frozen=True)
 class RowChecksum:
-    """A row of a part. `checksum`: None where the log cannot say all of it. `events`, `seq`: its newest event."""
+    """A row of a part. `checksum`: None if the log lacks values of the row. `events`, `seq`: its newest event."""
 
     checksum: int | None
     events: EventsTable
@@ -58,8 +58,10 @@ class RowChecksum:
 
 @dataclass(frozen=True)
 class EventRow:
-    """What an event says of a row. `texts` of the table's columns, None for null; `written`: which of them it has;
-    `older`: than which of them it is; `left_out`: columns whose values it left out; `parked`: it says nothing.
+    """The values that an event has for a row. `texts`: those of the table's columns, None for null.
+
+    For each column, `written`: the event has it; `older`: the event is older than the column. `left_out`: columns whose
+    values the event left out. `parked`: the event has no values at all.
     """
 
     events: EventsTable
@@ -76,7 +78,7 @@ class TableTruncatedError(NotComparableError):
 
 
 class LogState:
-    """One table's. Use `opened`; one at a time in a session."""
+    """The state of one table in the log. Use `opened`; a session may have one at a time."""
 
     def __init__(
         self, connection: Connection, stored: ReplicationSource, table: ComparableTable, rows_per_part: int
@@ -96,23 +98,24 @@ class LogState:
         """The last key of each part but the last, in the order of the parts."""
         try:
             self._make()
-        except psycopg.DataError:  # a key in the log is no value of its type: then texts are the order
+        except psycopg.DataError:  # a key in the log is no value of its type, so keys are sorted as texts
             if table.within is not None:
                 raise
             self._typed = False
             self._make()
 
     def _heads(self) -> Mapping[str, int]:
-        """The newest seq of each events table; an event that commits later has a larger one."""
+        """Return the newest seq of each events table; an event that commits later has a larger one."""
         newest = sql.SQL("coalesce((select max(seq) from {}), 0)")
         query = sql.SQL("select {}").format(_LIST.join(newest.format(each.identifier) for each in self._written))
         found = self._connection.execute(query).fetchone() or ()
         return {str(events): seq for events, seq in zip(self._written, found, strict=True)}
 
     def has_any_of(self, xids: Sequence[int]) -> bool:
-        """Whether events of these transactions are among the newest that it has read. Asks nothing where none is given.
+        """True if the newest events that were read belong to one of these transactions.
 
-        While some commits wait for a standby, most others do: the log does not go far beyond them.
+        The newest events are enough: while some commits wait for a standby, most others do, so the log does not advance
+        far beyond them.
         """
         if not xids:
             return False
@@ -155,7 +158,7 @@ class LogState:
         self.bounds = [tuple(key) for (key,) in found]
 
     def _parts_of_statement(self, after: Mapping[str, int], upto: Mapping[str, int]) -> dict[str, sql.Composable]:
-        """What stands in the statements that read events."""
+        """Return the parts of the statements that read events after one seq and up to another, by events table."""
         changes, given_up, truncated, emptied = [], [], [], []
         record = sql.SQL("(e.record || e.changes)")
         epoch = self._table.epoch
@@ -203,11 +206,11 @@ class LogState:
         return row_text.texts([sql.Identifier(of, f"key_{place}") for place in range(len(self._table.key))])
 
     def read_on(self) -> None:
-        """Read what has come since the last time. Raises TableTruncatedError."""
+        """Read the events that arrived since the last time. Raises TableTruncatedError."""
         upto = self._heads()
         values = self._parts_of_statement(self._read_upto, upto)
         if self._connection.execute(sql.SQL("{}").format(values["truncated"])).fetchone():
-            raise TableTruncatedError("it was truncated meanwhile")
+            raise TableTruncatedError("it was truncated during the comparison")
         self._connection.execute(
             sql.SQL(statement("comparing", "add_changes")).format(
                 **values,
@@ -219,7 +222,7 @@ class LogState:
         self._read_upto = upto
 
     def sums(self, snapshots: Mapping[int, str]) -> dict[int, PartChecksum]:
-        """Of these parts, each as of its snapshot; `read_on` must have read everything before these."""
+        """Return the sums of these parts, each as of its snapshot. Call `read_on` first, after the snapshots."""
         query = sql.SQL(
             "{seen} select part, count(*), coalesce(sum(checksum), 0), bool_and(checksum is not null)"
             " from there group by part"
@@ -231,7 +234,7 @@ class LogState:
         return {part: found.get(part, PartChecksum()) for part in snapshots}
 
     def rows(self, part: int, snapshot: str) -> dict[Key, RowChecksum]:
-        """Of one part, by key, as of a snapshot; as `sums`."""
+        """Return the rows of one part by key, as of a snapshot. Call `read_on` first, as for `sums`."""
         query = sql.SQL("{seen} select key, record_pk, checksum, source, seq from there").format(
             seen=self._seen({part: snapshot})
         )
@@ -241,7 +244,10 @@ class LogState:
         }
 
     def _key(self, texts: Sequence[str | None], record_pk: str) -> Key:
-        """A parked event has its key in record_pk alone, and so has one of an earlier epoch under its former names."""
+        """Return the key of an event: its texts, or else the parts of record_pk.
+
+        Only record_pk has the key of a parked event, and of an event of an earlier epoch with other column names.
+        """
         known = tuple(text for text in texts if text is not None)
         if len(known) == len(texts):
             return known
@@ -249,7 +255,7 @@ class LogState:
         return tuple(text[:1] if column.base_type_oid == BOOL else text for column, text in parts)
 
     def newest(self, keys: Sequence[Key], snapshot: str) -> dict[Key, EventRow]:
-        """Of these rows what the log says of them as of a snapshot, where it has them; as `sums`."""
+        """Return the newest event of each of these rows, as of a snapshot. Call `read_on` first, as for `sums`."""
         pks = {self._record_pk(key): key for key in keys}
         self._connection.execute("create index if not exists content_state_key on pg_temp.content_state (record_pk)")
         query = sql.SQL(statement("comparing", "rows_by_key")).format(
@@ -287,7 +293,7 @@ class LogState:
         )
 
     def close(self) -> None:
-        """Drop what was read."""
+        """Drop the temporary tables."""
         if not self._connection.closed:
             self._connection.execute(_DROP)
 
@@ -296,7 +302,7 @@ class LogState:
 def opened(
     connection: Connection, stored: ReplicationSource, table: ComparableTable, rows_per_part: int
 ) -> Iterator[LogState]:
-    """What the log says of a table, read up to now."""
+    """Yield the state of a table in the log, read up to now; drop it at the end."""
     found = LogState(connection, stored, table, rows_per_part)
     try:
         yield found
@@ -305,7 +311,7 @@ def opened(
 
 
 def key_names(table: ComparableTable) -> list[sql.Composable]:
-    """Under which names the event `e` has the key's columns."""
+    """Return SQL for the names under which the event `e` has the key's columns."""
     found = []
     for number, column in enumerate(table.key):
         name: sql.Composable = sql.Literal(column.name)
@@ -320,7 +326,7 @@ def key_names(table: ComparableTable) -> list[sql.Composable]:
 
 
 def key_in_log(table: ComparableTable) -> list[sql.Composable]:
-    """Texts of the key's values in the event `e`, as the source prints them."""
+    """Return SQL for the texts of the key's values in the event `e`, as the source prints them."""
     return [
         sql.SQL("({})").format(row_text.any_text(column, name))
         for column, name in zip(table.key, key_names(table), strict=True)
@@ -328,7 +334,7 @@ def key_in_log(table: ComparableTable) -> list[sql.Composable]:
 
 
 def key_types(table: ComparableTable) -> sql.Composable:
-    """The key's columns in the event `e`, as `pipeline.relations` describes them."""
+    """Return SQL for the key's columns in the event `e`, in the form of `pipeline.relations`."""
     described = sql.SQL("jsonb_build_object('name', {}, 'base_type_oid', {})")
     return sql.SQL("jsonb_build_array({})").format(
         _COMMA.join(
@@ -341,9 +347,10 @@ def key_types(table: ComparableTable) -> sql.Composable:
 def key_values(
     columns: Sequence[PublishedColumn], key_texts: Sequence[sql.Composable], *, typed: bool
 ) -> list[sql.Composable]:
-    """The key's values: of types that sort as at the source, wherever every database has them.
+    """Return SQL for the key's values, with their types if every database has these, to sort as at the source.
 
-    Not `typed`: texts. So are those of other types; then only the order of rows differs from that at the source.
+    Values of other types stay texts, and so do all if not `typed`. Then only the order of rows differs from that at the
+    source.
     """
     found: list[sql.Composable] = []
     for column, text in zip(columns, key_texts, strict=True):

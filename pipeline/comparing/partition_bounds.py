@@ -1,8 +1,8 @@
-"""Conditions on keys that hold for all rows that a partition may have, and for few others.
+"""Build conditions on keys that hold for all rows that a partition may have, and for few others.
 
-A comparison may look at keys that do not differ, but must not miss one. So only bounds count that mean the same at the
-source and in the log: ranges of types that sort alike everywhere, lists, and of several columns the first one. A
-partition whose bounds are others, such as a default one, has all keys of its table.
+A comparison may read keys that do not differ, but must not miss any that do. So only bounds count that mean the same at
+the source and in the log: ranges of types that sort alike everywhere, and lists; of several columns only the first one
+counts. A partition with other bounds, such as a default partition, may have all keys of its table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPEN = {"MINVALUE", "MAXVALUE"}
 
 @dataclass(frozen=True)
 class KeyCondition:
-    """A condition on one column of a key, by its place: one of these values, or not below or above one."""
+    """A condition on one column of a key, by its place: equal to one of the values, or not below, or not above one."""
 
     place: int
     operator: Literal[">=", "<=", "="]
@@ -36,17 +36,17 @@ class KeyCondition:
 
 
 Part = tuple[KeyCondition, ...]
-"""Conditions of one partition, which all hold."""
+"""The conditions of one partition: all of them hold for its rows."""
 
 
 def parts(bounds: Sequence[Line | None], key: Sequence[PublishedColumn]) -> tuple[Part, ...] | None:
-    """Conditions of each of these partitions, one of which holds for a key; None: any key may be meant."""
+    """Return the conditions of each of these partitions; None if one of them may have any key."""
     found = [_part(line or (), key) for line in bounds]
     return tuple(found) if all(found) else None
 
 
 def holds(within: Sequence[Part], key: Sequence[PublishedColumn], values: Sequence[sql.Composable]) -> sql.Composable:
-    """SQL that is true if a key is within one of these partitions. `values`: of its columns, with their types."""
+    """Return SQL that is true if a key is within one of these partitions. `values`: of the key."""
     each = (
         sql.SQL("({})").format(
             sql.SQL(" and ").join(_condition(one, key[one.place], values[one.place]) for one in part)
@@ -57,7 +57,7 @@ def holds(within: Sequence[Part], key: Sequence[PublishedColumn], values: Sequen
 
 
 def may_hold(within: Sequence[Part] | None, key: Sequence[PublishedColumn]) -> sql.Composable:
-    """The same for the key that the log has as `k.key_0`, …: also true if the log does not know it."""
+    """Return SQL that is true if a key of the log, `k.key_0`, …, is or may be within one of these partitions."""
     if within is None:
         return sql.SQL("true")
     values = [sql.Identifier("k", f"key_{place}") for place in range(len(key))]
@@ -93,7 +93,7 @@ def _level(
 
 
 def _values(text: str) -> list[tuple[str, bool]] | None:
-    """The values of a list, each with whether it is quoted; None if one is no plain value."""
+    """Return the values of a list, each with whether it is quoted; None if one of them is not a plain value."""
     found, at = list[tuple[str, bool]](), 0
     while at < len(text):
         value = _VALUE.match(text, at)

@@ -1,8 +1,8 @@
-"""SQL that writes a row as text, at the source from its columns and in the log from its event: equal rows, equal texts.
+"""Build SQL that writes a row as text, at the source from its columns and in the log from its event.
 
-The text is what record_out makes of the texts of all columns. Both sessions print values by the same settings
-(`pipeline.wal.encoding.SESSION_SETTINGS`), and the log has the text of a value, or jsonb that prints as it
-(docs/reference/types.md).
+Equal rows have equal texts. The text is the output of record_out for the texts of all columns. Both sessions print
+values by the same settings (`pipeline.wal.encoding.SESSION_SETTINGS`). The log has the text of a value, or jsonb that
+prints as this text (docs/reference/types.md).
 """
 
 from __future__ import annotations
@@ -15,31 +15,34 @@ from pipeline.capture.schema_history.versions import PublishedColumn
 from pipeline.wal.encoding import BOOL, FLOAT4, FLOAT8, JSON, JSONB
 
 _PRINTED_AS = {FLOAT4: ("float4", "1e-45", "3.4028235e38"), FLOAT8: ("float8", "4.9e-324", "1.7976931348623157e308")}
-"""jsonb has their digits without an exponent. Beside the type, the smallest and the largest of its values but zero."""
+"""Types whose digits jsonb has without an exponent: the type, and its smallest and largest values except zero."""
 NEVER = 2**63 - 1
-"""LSN from which on the log has a column of which no event says anything yet."""
+"""The LSN from which on the log has a column, if no event says anything of the column yet."""
 _COMMA = sql.SQL(", ")
 
 
 def checksum(row: sql.Composable) -> sql.Composable:
-    """64 bits of a row's text. Equal for equal texts on every server: hash_bytes_extended knows no version."""
+    """Return SQL for a checksum of 64 bits of a row's text.
+
+    Equal texts have equal checksums on every server: hash_bytes_extended is the same in all versions.
+    """
     return sql.SQL('pg_catalog.hashtextextended(({})::text collate "C", 0)').format(row)
 
 
 def source_row(columns: Sequence[PublishedColumn], alias: str = "t") -> sql.Composable:
-    """The columns of a row of the source, as one value."""
+    """Return SQL for the columns of a row of the source, as one value."""
     return _row([sql.Identifier(alias, column.name) for column in columns])
 
 
 def source_texts(columns: Sequence[PublishedColumn], alias: str = "t") -> sql.Composable:
-    """An array of the columns' texts."""
+    """Return SQL for an array of the texts of the source's columns."""
     return texts([sql.Identifier(alias, column.name) for column in columns])
 
 
 def texts(values: Sequence[sql.Composable]) -> sql.Composable:
-    """An array of the texts of values, as their types print them: a cast to text may print others.
+    """Return SQL for an array of the texts of values as their types print them: a cast to text may print others.
 
-    A composite is neither null nor not null for SQL where some of its fields are.
+    num_nulls finds null values, because a composite with some null fields is neither null nor not null for SQL.
     """
     there = sql.SQL("case when pg_catalog.num_nulls({0}) = 0 then pg_catalog.concat({0}) end")
     printed = (there.format(value) for value in values)
@@ -47,9 +50,9 @@ def texts(values: Sequence[sql.Composable]) -> sql.Composable:
 
 
 def log_checksum(columns: Sequence[PublishedColumn], epoch: int) -> sql.Composable:
-    """The checksum of the row that the event `e` says; null where it does not say all of it.
+    """Return SQL for the checksum of the row in the event `e`; null if the event lacks values of the row.
 
-    Most events are from after all columns had their names: of these nothing has to be asked column by column.
+    For most events, all columns already had their names of now: then no column has to be checked on its own.
     """
     named = [_COMMA.join(map(sql.Literal, _last_place(columns))), sql.Literal([column.name for column in columns])]
     return sql.SQL(
@@ -69,19 +72,19 @@ def log_checksum(columns: Sequence[PublishedColumn], epoch: int) -> sql.Composab
 
 
 def _last_place(columns: Sequence[PublishedColumn]) -> tuple[int, int]:
-    """From here on every column has the name that it has now."""
+    """Return commit_lsn and commit_idx from which on every column has its name of now."""
     return max(((name.lsn, name.idx) for column in columns for name in column.names[-1:]), default=(0, 0))
 
 
 def log_texts(columns: Sequence[PublishedColumn], epoch: int) -> sql.Composable:
-    """An array of the columns' texts in the event `e`."""
+    """Return SQL for an array of the columns' texts in the event `e`."""
     return sql.SQL("array[{}]::text[]").format(_COMMA.join(log_text(column, epoch) for column in columns))
 
 
 def log_text(column: PublishedColumn, epoch: int) -> sql.Composable:
-    """The text of a value in the event `e`, null where it has none."""
+    """Return SQL for the text of a value in the event `e`; null if the event has none."""
     name = _name(column, epoch)
-    # An earlier epoch may have another column of that name, whose type is not known; json has its text beside.
+    # An earlier epoch may have another column of that name, whose type is not known; `exact` has the text of json.
     text = sql.SQL("case when e.exact ? {0} then e.exact ->> {0} else {1} end").format(name, any_text(column, name))
     if not column.names:
         return text
@@ -89,12 +92,12 @@ def log_text(column: PublishedColumn, epoch: int) -> sql.Composable:
 
 
 def has_value(column: PublishedColumn, epoch: int) -> sql.Composable:
-    """Whether the event `e` has a value of the column, if only null."""
+    """Return SQL that is true if the event `e` has a value of the column, even null."""
     return sql.SQL("(e.record ? {})").format(_name(column, epoch))
 
 
 def is_older(column: PublishedColumn, epoch: int) -> sql.Composable:
-    """Whether the event `e` is older than the column, or than its values: what it says of that name says nothing."""
+    """Return SQL that is true if the event `e` is older than the column or its values, so its value does not count."""
     if not column.names:
         return sql.SQL("(not {})").format(has_value(column, epoch))
     return sql.SQL("(e.source_epoch < {} and not {} or {})").format(
@@ -103,7 +106,7 @@ def is_older(column: PublishedColumn, epoch: int) -> sql.Composable:
 
 
 def _precedes(column: PublishedColumn, epoch: int) -> sql.Composable:
-    """Whether the event `e` comes before the first name of the column. Earlier epochs have no names of their own."""
+    """Return SQL that is true if the event `e` comes before the first name of the column in this epoch."""
     first = column.names[0]
     if column.names[-1].lsn == NEVER:
         return sql.SQL("true")
@@ -113,7 +116,7 @@ def _precedes(column: PublishedColumn, epoch: int) -> sql.Composable:
 
 
 def _name(column: PublishedColumn, epoch: int) -> sql.Composable:
-    """Under which name the event `e` has the column: it may have been renamed since."""
+    """Return SQL for the name under which the event `e` has the column, which may have been renamed since."""
     found: sql.Composable = sql.Literal(column.names[0].name if column.names else column.name)
     for later in column.names[1:]:
         found = since(epoch, later.lsn, later.idx, sql.Literal(later.name), found)
@@ -121,7 +124,7 @@ def _name(column: PublishedColumn, epoch: int) -> sql.Composable:
 
 
 def since(epoch: int, lsn: int, idx: int, then: sql.Composable, before: sql.Composable) -> sql.Composable:
-    """What holds for the event `e` from a place on, and before it."""
+    """Return SQL that is `then` if the event `e` is at or after a place, else `before`."""
     return sql.SQL(
         "case when (e.source_epoch, coalesce(e.commit_lsn, 0), coalesce(e.commit_idx, 0)) >= ({}, {}, {})"
         " then {} else {} end"
@@ -129,7 +132,7 @@ def since(epoch: int, lsn: int, idx: int, then: sql.Composable, before: sql.Comp
 
 
 def _text(column: PublishedColumn, name: sql.Composable) -> sql.Composable:
-    """The text of a value of the column's type, under this name in the event `e`."""
+    """Return SQL for the text of a value of the column's type, under this name in the event `e`."""
     text = sql.SQL("e.record ->> {}").format(name)
     if column.base_type_oid in (JSON, JSONB):  # whose null as a value is in `exact`
         return sql.SQL(
@@ -143,7 +146,7 @@ def _text(column: PublishedColumn, name: sql.Composable) -> sql.Composable:
 
 
 def any_text(column: PublishedColumn, name: sql.Composable) -> sql.Composable:
-    """The text of a value, whatever is there: one that the column's type cannot have is its own text."""
+    """Return SQL for the text of any value: a value that the column's type cannot have is printed as it is."""
     if column.base_type_oid == BOOL:
         fits = sql.SQL("jsonb_typeof(e.record -> {}) = 'boolean'").format(name)
     elif column.base_type_oid in _PRINTED_AS:

@@ -1,6 +1,6 @@
-"""The rows of a table at the source: checksums of a range of keys, keys with checksums, or whole rows by their key.
+"""Read rows of a table at the source: the checksum of a range of keys, keys with checksums, or complete rows by key.
 
-Each is one short transaction, whose snapshot comes with the answer.
+Each query is one short transaction, and its snapshot is returned with the answer.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pipeline.postgres.session_settings import SNAPSHOT
 LOCK_TIMEOUT = "2s"
 _ALTERED = "it was altered while it was compared; run it again"
 Bounds = tuple[Key | None, Key | None]
-"""Keys after the first one and up to the second one; None: no bound."""
+"""A range of keys: after the first one and up to the second one; None: no bound."""
 _REPLAYED_POSITION = "select (pg_catalog.pg_last_wal_replay_lsn() - '0/0')::pg_catalog.int8"
-"""How far a standby has replayed the WAL."""
+"""The place in the WAL up to which a standby has replayed it."""
 _RUNNING_TRANSACTIONS = """\
 select x::pg_catalog.text::pg_catalog.int8 & 4294967295
 from pg_catalog.pg_snapshot_xip(pg_catalog.pg_current_snapshot()) x
 """
-"""The transactions that no snapshot of now contains, though they have begun: the lower halves of their xids."""
+"""The running transactions, which no snapshot of now contains: the lower halves of their xids."""
 
 
 class TableAlteredError(NotComparableError):
@@ -38,7 +38,7 @@ class TableAlteredError(NotComparableError):
 
 
 class SourceRows:
-    """Uses the connection, from one thread."""
+    """Reads rows of one table over the connection, from one thread."""
 
     def __init__(self, source: Connection, table: ComparableTable) -> None:
         """Raises NotComparableError if comparing its keys may run code of an owner."""
@@ -49,7 +49,7 @@ class SourceRows:
         self._checksum = row_text.checksum(row_text.source_row(table.columns))
 
     def in_order(self, keys: Sequence[Key]) -> list[Key]:
-        """These keys in the order of the source, which may sort texts by other rules. Raises NotComparableError."""
+        """Return these keys in the order of the source, which may sort texts otherwise. Raises NotComparableError."""
         if not keys:
             return []
         values = self._key.listed_values()
@@ -68,7 +68,7 @@ class SourceRows:
         return [tuple(key) for (key,) in found]
 
     def sum(self, bounds: Bounds) -> tuple[str, PartChecksum]:
-        """The rows in this range, with the snapshot."""
+        """Return the snapshot, and the number and checksum of the rows in this range."""
         query = sql.SQL("select pg_catalog.count(*), coalesce(pg_catalog.sum({}), 0) from {}{}").format(
             self._checksum, self._rows, self._where(bounds)
         )
@@ -77,7 +77,7 @@ class SourceRows:
         return snapshot, PartChecksum(rows, int(checksum))
 
     def pages(self, bounds: Bounds, rows: int) -> Iterator[tuple[str, list[tuple[Key, int]]]]:
-        """Keys and checksums of the rows in this range, in pages; each with its snapshot. There is always one."""
+        """Yield keys and checksums of the rows in this range, in at least one page, each with its snapshot."""
         after, upto = bounds
         while True:
             query = sql.SQL("select {}, {} from {}{} order by {} limit {}").format(
@@ -96,7 +96,7 @@ class SourceRows:
             after = found[-1][0]
 
     def by_key(self, keys: Sequence[Key]) -> tuple[str, dict[Key, list[str | None]]]:
-        """The texts of the columns of those of these rows that are there, by key; with the snapshot."""
+        """Return the snapshot, and by key the texts of the columns of these rows, as far as the rows exist."""
         query = sql.SQL("select {}, {} from {} where {}").format(
             row_text.source_texts(self._table.key),
             row_text.source_texts(self._table.columns),
@@ -109,7 +109,7 @@ class SourceRows:
 
     @contextmanager
     def _snapshot(self) -> Iterator[str]:
-        """A transaction of its own, in the snapshot that it yields.
+        """Run the block in one transaction, and yield its snapshot.
 
         Raises NotComparableError if the table was altered.
         """
@@ -131,7 +131,10 @@ class SourceRows:
                 yield snapshot
 
     def _require_same_key(self) -> None:
-        """An owner who renames a type, or adds a cast, alters no table of it."""
+        """Raise an error if the key compares otherwise now: an owner may rename a type or add a cast.
+
+        Neither alters the table, so its shape does not show it.
+        """
         if compared.comparison(self._source, self._table) != self._key:
             raise TableAlteredError(_ALTERED)
 
@@ -146,15 +149,15 @@ class SourceRows:
 
 
 def running(source: Connection) -> list[int]:
-    """The transactions that no snapshot of now contains, though they have begun: the lower halves of their xids."""
+    """Return the running transactions, which no snapshot of now contains: the lower halves of their xids."""
     with reading_session.transaction(source, SNAPSHOT):
         return [xid for (xid,) in source.execute(_RUNNING_TRANSACTIONS).fetchall()]
 
 
 def mark(source: Connection) -> int:
-    """An LSN before which everything is that any snapshot until now contains, and which the stream will reach soon.
+    """Return an LSN that the stream reaches soon, and before which is everything that any snapshot of now contains.
 
-    By a message of ours that becomes no event: without it, a stream where nobody writes would not come so far.
+    Writes a message that becomes no event, because without writes at the source the stream would not get that far.
     """
     with reading_session.transaction(source, SNAPSHOT, synchronous_commit="local"):
         if queries.value(source, "select pg_catalog.pg_is_in_recovery()"):

@@ -41,7 +41,7 @@ def run(
     elif unknown:
         yield CheckFinding("ok", NAME, f"which tables must be read is known once {unknown}")
     elif not joining:
-        yield CheckFinding("ok", NAME, "no table is to be read")
+        yield CheckFinding("ok", NAME, "no existing rows to read")
     failed = reading_rights.failed(pipeline, stored)
     if not joining and not failed:
         return

@@ -1,4 +1,4 @@
--- Add what has come since the last look.
+-- Add the events that arrived since the last time.
 insert into content_changes
 select e.source, e.seq, e.source_epoch, e.commit_lsn, e.commit_idx, e.record_pk, e.given_up, e.xid, e.live,
     case when e.live then {checksum} end,

@@ -1,5 +1,5 @@
--- The snapshot of this transaction, and whether these relations, which are locked, have the shapes that they had: the
--- rows of the catalog that say what their columns are, as published_relations.sql has them.
+-- The snapshot of this transaction, and whether these locked relations still have their shapes: the rows of the catalog
+-- that describe their columns, as in published_relations.sql.
 select pg_catalog.pg_current_snapshot()::pg_catalog.text as snapshot, coalesce((
     select pg_catalog.bool_and(known.shape is not distinct from (
         select pg_catalog.md5(pg_catalog.concat_ws(' ', c.relname, n.nspname, c.relreplident, (

@@ -1,4 +1,4 @@
-    -- What the log says of the rows of a table in one events table.
+    -- The changes of the rows of a table that one events table has.
     select {source}::smallint as source, e.seq, e.source_epoch, e.commit_lsn, e.commit_idx, e.record_pk, false as given_up,
         e.xid, e.action <> 'delete' as live, e.record, e.exact, e.unchanged_columns, e.metadata
     from {events} e

@@ -1,4 +1,4 @@
-    -- The keys that updates give up: the log has no event of its own under such a key that says so.
+    -- The keys that rows have left by an update: the log has no separate event under such a key.
     select {source}::smallint as source, e.seq, e.source_epoch, e.commit_lsn, e.commit_idx, old.record_pk, true as given_up,
         e.xid, false as live, old.record, null::jsonb as exact, null::text[] as unchanged_columns, null::jsonb as metadata
     from {events} e cross join lateral ({key}) old

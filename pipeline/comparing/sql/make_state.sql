@@ -1,6 +1,6 @@
--- The rows of a table that the log has: of each its newest event and its checksum, null where the log cannot say all of
--- it; in parts of so many rows, by the order of their keys. What keys were given up stands apart, and truncates: so
--- Postgres can have the events, which are many, read by several workers.
+-- The rows of a table that the log has: for each its newest event and its checksum, null if the log lacks values of the
+-- row. They are divided into parts by the order of their keys. Keys that were given up, and truncates, are read apart, so
+-- that Postgres can read the many events with several workers.
 create temporary table content_state as
 with given_up as materialized (
     select g.record_pk, max(array[g.source_epoch, coalesce(g.commit_lsn, 0), coalesce(g.commit_idx, 0)]::bigint[]) as place
@@ -14,7 +14,7 @@ with given_up as materialized (
     ) t
     group by t.source_epoch, t.commit_lsn
 ), change as (
-    -- Checksums and keys instead of records: what is sorted is short.
+    -- Checksums and keys instead of records, so that short rows are sorted.
     select e.record_pk, e.source, e.seq, e.source_epoch, e.commit_lsn, e.commit_idx, e.live,
         case when e.live then {checksum} end as checksum, case when e.live then array[{key_texts}] end as key_texts
     from (
@@ -32,7 +32,7 @@ from (
     where e.live and {within} and not exists (
         select from given_up g where g.record_pk = e.record_pk
             and g.place > array[e.source_epoch, coalesce(e.commit_lsn, 0), coalesce(e.commit_idx, 0)]::bigint[])
-    -- Where nothing was truncated, no row is asked.
+    -- If nothing was truncated, no row is checked.
     and (not exists (select from truncated) or not exists (
         select from truncated t where (t.source_epoch, t.commit_lsn, t.commit_idx)
             > (e.source_epoch, coalesce(e.commit_lsn, 0), coalesce(e.commit_idx, 0))))

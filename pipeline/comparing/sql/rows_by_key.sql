@@ -1,4 +1,4 @@
--- Of these rows the newest event that a snapshot at the source contains, where the log has the row then.
+-- The newest event of each of these rows that a snapshot at the source contains, if the log has the row then.
 with looked_at as materialized (
     select s.snapshot, pg_snapshot_xmax(s.snapshot)::text::bigint as next from (select {snapshot}::pg_snapshot) s (snapshot)
 ), seen as materialized (

@@ -5,7 +5,7 @@ with looked_at as materialized (
 ), seen as materialized (
     select distinct on (l.part, c.record_pk) l.part, c.record_pk, c.source, c.seq, c.live, c.checksum, {key_texts_of_change} as key
     from looked_at l join content_changes c on c.part = l.part and (c.xid is null or pg_visible_in_snapshot(
-        -- A Begin has the lower half of an xid: the other is that of the xid nearest to the snapshot's next one.
+        -- A Begin message has only the lower half of an xid: the full xid is the nearest one to the snapshot's next xid.
         (l.next - (mod(l.next - c.xid + 2147483648, 4294967296) - 2147483648))::text::xid8, l.snapshot))
     order by l.part, c.record_pk, c.source_epoch desc, c.commit_lsn desc nulls last, c.commit_idx desc nulls last,
         c.given_up, c.seq desc
