@@ -1,3 +1,3 @@
-"""The role grpc: the log over gRPC, for programs of its own protocol and for walstream's clients."""
+"""The role grpc: serves the log over gRPC, by its own protocol and by walstream's."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The calls that a service is in the middle of, so that all can be ended with a reason."""
+"""The running calls of a service, which can all be ended with a reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RunningCalls:
         self._reason: asyncio.Future[Exception] | None = None
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of the work. Raises the reason when all calls are ended meanwhile, or were before."""
+        """Return the result of the work. Raises the reason of `end` if all calls are ended before the work is done."""
         if self._reason is None:
             self._reason = asyncio.get_running_loop().create_future()
         task = asyncio.ensure_future(work)
@@ -37,10 +37,10 @@ class RunningCalls:
                 task.cancel()
                 await asyncio.wait([task])
             if not task.cancelled():
-                task.exception()  # of a call that its client has ended nobody else takes it
+                task.exception()  # the client has ended the call, so no other code reads its error
 
     async def end(self, reason: Exception) -> None:
-        """End all of them, and every later one, with this reason; returns when they have ended, or after a second."""
+        """End all calls, and every later one, with this reason; returns when they have ended, or after a second."""
         if self._reason is None:
             self._reason = asyncio.get_running_loop().create_future()
         if not self._reason.done():
@@ -50,8 +50,9 @@ class RunningCalls:
 
 
 async def until_one_ends(ended: asyncio.Future[PipelineError], *works: Coroutine[Any, Any, None]) -> None:
-    """Do all of these at once until one is done, or fails, or `ended` says why there is nothing to go on with, which is
-    raised; what is left is cancelled.
+    """Run all works at once until one of them is done or fails, then cancel the others.
+
+    Raises the error of the work that failed, or the error of `ended` if that is set first.
     """
     tasks = [asyncio.create_task(work) for work in works]
     try:

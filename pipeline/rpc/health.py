@@ -1,4 +1,4 @@
-"""grpc.health.v1: "" is as `/readyz` says; each service is there as long as this process can read the log."""
+"""grpc.health.v1: "" has the state of `/readyz`; each service is SERVING while this process can read the log."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from pipeline.rpc.calls import until_one_ends
 from pipeline.rpc.parsing import parser, require
 
 NAME = "grpc.health.v1.Health"
-LOOK_SECONDS = 2.0
-"""How old an answer may be, and how often one who watches is told."""
+CHECK_SECONDS = 2.0
+"""Seconds that an answer may be old, and between two checks for clients of Watch."""
 MESSAGE_SECONDS = 10.0
-"""How long a call waits for its message: this service needs no token."""
+"""Seconds that a call waits for its message: this service needs no token."""
 MOST_CALLS = 1_000
-"""Calls of this service that are kept, each with 8 kB; the oldest ends for a new one."""
+"""The most calls of this service at a time, each with 8 kB; the oldest ends for a new one."""
 _TOO_MANY = "the health service is asked by too many clients at once; call again"
 
 _Status = health_pb2.HealthCheckResponse
@@ -34,22 +34,22 @@ _Answer: TypeAlias = "Callable[[_Context], Coroutine[Any, Any, None]]"
 
 
 class HealthService:
-    """The service. A service that is unknown: NOT_FOUND, or SERVICE_UNKNOWN to one who watches."""
+    """The service grpc.health.v1.Health. For an unknown service: NOT_FOUND from Check, SERVICE_UNKNOWN from Watch."""
 
     name = NAME
 
     def __init__(self, judge: Callable[[bool], bool], services: tuple[str, ...]) -> None:
-        """`judge(whole)` says whether this server is ready as a whole, or this role of it; it may block for seconds."""
+        """`judge(whole)` returns True if this server, or else this role of it, is ready; it may block for seconds."""
         self._judge = judge
         self._services = services
-        self._looked: dict[bool, tuple[float, bool]] = {}
-        self._looking = {whole: asyncio.Lock() for whole in (True, False)}
+        self._answers: dict[bool, tuple[float, bool]] = {}
+        self._locks = {whole: asyncio.Lock() for whole in (True, False)}
         self._leaving = asyncio.Event()
         self._calls: dict[asyncio.Future[PipelineError], None] = {}
 
     @property
     def handlers(self) -> grpc.GenericRpcHandler:
-        """Check and Watch, as calls of many messages: grpcio would keep one of a single message that never comes."""
+        """Check and Watch, as calls of many messages: grpcio would keep a call whose single message never comes."""
 
         def handler(answer: _Answer) -> grpc.RpcMethodHandler[Any, Any]:
             request = parser(health_pb2.HealthCheckRequest.FromString)
@@ -61,7 +61,7 @@ class HealthService:
         return grpc.method_handlers_generic_handler(NAME, answers)
 
     async def close(self) -> None:
-        """From now on nothing serves; who watches is told, and their calls end."""
+        """Report NOT_SERVING from now on; calls of Watch get that, and end."""
         self._leaving.set()
 
     async def _keep(self, answer: _Answer, _requests: object, context: _Context) -> None:
@@ -87,17 +87,17 @@ class HealthService:
         await context.write(_Status(status=status))
 
     async def _watch(self, context: _Context) -> None:
-        service, told = await _service(context), None
+        service, reported = await _service(context), None
         while True:
             leaving = self._leaving.is_set()  # it may be set while a message is on its way
             status = await self._status(service)
-            if status != told:
-                told = status
+            if status != reported:
+                reported = status
                 await context.write(_Status(status=status))
             if leaving:
                 return
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(CHECK_SECONDS):
                     await self._leaving.wait()
 
     async def _status(self, service: str) -> int:
@@ -107,16 +107,16 @@ class HealthService:
         return int(_Status.SERVING if serving else _Status.NOT_SERVING)
 
     async def _serves(self, *, whole: bool) -> bool:
-        async with self._looking[whole]:
-            at, found = self._looked.get(whole, (float("-inf"), False))
-            if time.monotonic() - at > LOOK_SECONDS:
+        async with self._locks[whole]:
+            at, found = self._answers.get(whole, (float("-inf"), False))
+            if time.monotonic() - at > CHECK_SECONDS:
                 found = await in_thread(self._judge, whole)
-                self._looked[whole] = time.monotonic(), found
+                self._answers[whole] = time.monotonic(), found
             return found
 
 
 async def _service(context: _Context) -> str:
-    """The service that the call asks about."""
+    """Return the name of the service about which the call asks."""
     try:
         async with asyncio.timeout(MESSAGE_SECONDS):
             request = await context.read()

@@ -1,4 +1,4 @@
-"""Messages of clients. One that cannot be read is None, since grpcio would answer with its text and log a traceback."""
+"""Messages of clients. An unreadable one becomes None, since grpcio would answer with its text and log a traceback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def parser(read: Callable[[bytes], T]) -> Callable[[bytes], T | None]:
-    """A deserializer, of what `FromString` of a kind of message reads."""
+    """Return a deserializer that calls `FromString` of a kind of message, and returns None if that fails."""
 
     def parse(data: bytes) -> T | None:
         try:
@@ -25,7 +25,7 @@ def parser(read: Callable[[bytes], T]) -> Callable[[bytes], T | None]:
 
 
 def require(message: T | None) -> T:
-    """Raises WrongArgumentError for one that could not be read."""
+    """Return the message. Raises WrongArgumentError if it could not be read."""
     if message is None:
         raise WrongArgumentError("the message cannot be read as what this call takes")
     return message

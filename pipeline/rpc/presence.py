@@ -1,4 +1,4 @@
-"""What `status` shows of this role: of several servers that run it, the one that has held its lock longest."""
+"""The state of this role for `status`: that of the server that has held the role's lock longest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROLE = "grpc"
 
 
 class RolePresence:
-    """`report` says how the role is; it is stored as soon as the lock is ours and the database answers."""
+    """Stores the reported state once this server has the role's lock and the database answers."""
 
     def __init__(self, config: Config, server: str) -> None:
         self._config, self._server = config, server
@@ -34,13 +34,13 @@ class RolePresence:
         self._ended = False
 
     def report(self, state: State, reason: str | None = None) -> None:
-        """Never waits."""
+        """Report a state; never waits."""
         self._now = state, reason
         self._changed.set()
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep it up from a thread inside of the block; at its end the role is stopped."""
+        """Store states from a thread within the block, and "stopped" at its end."""
         thread = supervised.start_thread("presence", self._keep)
         try:
             yield

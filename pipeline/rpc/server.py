@@ -31,7 +31,7 @@ MAX_STREAMS = 1_000
 MAX_REQUEST = 1_000_000
 """The most bytes of a client's message."""
 AGAIN_SECONDS = 2.0
-"""How often a port that was taken is tried again."""
+"""Seconds between two attempts at a port that is taken."""
 _LEAVE_SECONDS = 1.0
 _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.so_reuseport", 0),  # else two servers share a port without a word
@@ -42,28 +42,28 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.keepalive_permit_without_calls", 1),
-    # One whose machine is silent for a minute is given up.
+    # A connection to a machine that is silent for a minute is closed.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 40_000),
     ("grpc.http2.max_pings_without_data", 0),
 )
 MOST_CONNECTIONS = 5_000
-"""Connections at a time, if so many files may be open. No fewer: the newest is refused, so silent ones keep out all."""
+"""The most connections at a time, if open files allow it. With fewer, silent clients could keep out others."""
 HANDSHAKE_SECONDS = 10.0
-"""How long a client has for its first bytes and for TLS."""
+"""Seconds that a client has for its first bytes and for TLS."""
 IDLE_SECONDS = 30.0
-"""How long a connection without a call stays: grpcio ends it after one to two times this."""
+"""Seconds that a connection without a call stays; grpcio ends it after one to two times this."""
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable["grpc.RpcMethodHandler[Any, Any] | None"]]
 _TOKEN_NEEDED = "this call needs the metadata authorization: Bearer with PIPELINE_API_TOKEN"  # noqa: S105  a sentence
 
 
 def run(config: Config, server: str, served: RoleServices, stop: StopSignal) -> None:
-    """Serve until asked to stop. A port that is taken is waited for, which the log says."""
+    """Serve until asked to stop. While another process has the port, the role waits for it and logs that."""
     asyncio.run(_serve(config, server, served, stop))
 
 
 async def _serve(config: Config, server: str, served: RoleServices, stop: StopSignal) -> None:
-    asyncio.get_running_loop().set_exception_handler(_pass_over_departures)
+    asyncio.get_running_loop().set_exception_handler(_ignore_disconnects)
     leaving = asyncio.Event()
     stop.then(in_loop(leaving.set))
     presence = RolePresence(config, server)
@@ -83,15 +83,15 @@ async def _serve(config: Config, server: str, served: RoleServices, stop: StopSi
                 await listening.stop(_LEAVE_SECONDS)
 
 
-def _pass_over_departures(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What grpcio was doing for a client that has just gone fails in a task of its own, which nobody waits for."""
+def _ignore_disconnects(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Ignore errors of grpcio's own tasks for clients that have disconnected; no code awaits these tasks."""
     if not isinstance(context.get("exception"), grpc.aio.InternalError):
         loop.default_exception_handler(context)
 
 
 @asynccontextmanager
 async def _open_resources(config: Config, server: str) -> AsyncIterator[GrpcResources]:
-    """The pool and the LISTEN connection, which connect as soon as the pipeline database answers."""
+    """Open the pool and the LISTEN connection, which connect as soon as the pipeline database answers."""
     database = Pool(config.database, "pipeline grpc")
     wakeups = WakeupListener(config.database, config.events_table, config.grpc_port)
     await database.open()
@@ -110,19 +110,19 @@ async def _open_resources(config: Config, server: str) -> AsyncIterator[GrpcReso
 async def _listening(
     config: Config, services: Sequence[GrpcService], guard: CallGuard, leaving: asyncio.Event, presence: RolePresence
 ) -> grpc.aio.Server | None:
-    """A server that has the port; None when asked to stop before."""
-    told = False
+    """Return a server that has the port; None if asked to stop before."""
+    has_warned = False
     while not leaving.is_set():
         server = grpc.aio.server(interceptors=[guard], options=[*_OPTIONS, *_bounds()])
         server.add_generic_rpc_handlers(tuple(service.handlers for service in services))
         reflection.enable_server_reflection([*(service.name for service in services), reflection.SERVICE_NAME], server)
         if _bind(server, config):
             return server
-        if not told:
+        if not has_warned:
             taken = f"port {config.grpc_port} is taken; stop what uses it, or choose another PIPELINE_GRPC_PORT"
             logger.warning("gRPC is not served: %s", taken, extra={"action": "grpc.port_taken"})
             presence.report("waiting", taken)
-        told = True
+        has_warned = True
         with suppress(TimeoutError):
             async with asyncio.timeout(AGAIN_SECONDS):
                 await leaving.wait()
@@ -153,7 +153,7 @@ def _bind(server: grpc.aio.Server, config: Config) -> bool:
 
 
 class CallGuard(grpc.aio.ServerInterceptor):
-    """No call that is not allowed gets through."""
+    """Refuses calls without the token, and those of wires that the settings do not serve."""
 
     def __init__(self, config: Config, wires: Mapping[str, str]) -> None:
         """`wires`: services that other systems' clients speak, and the names that settings have for them."""
@@ -163,7 +163,7 @@ class CallGuard(grpc.aio.ServerInterceptor):
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """The handler of an allowed call; of another one, a handler that refuses it."""
+        """Return the handler of an allowed call, else one that refuses it."""
         service = handler_call_details.method.lstrip("/").rpartition("/")[0]
         wire = self._wires.get(service)
         if wire is not None and wire not in self._config.wires:
@@ -184,7 +184,7 @@ def _given_token(details: grpc.HandlerCallDetails) -> str | None:
 
 
 def _refusing(status: grpc.StatusCode, sentence: str) -> grpc.RpcMethodHandler[Any, Any]:
-    """For every kind of call: it waits for no message of the client."""
+    """Return a handler that refuses every kind of call, without waiting for a message of the client."""
 
     async def refuse(_requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> NoReturn:
         await context.abort(status, sentence)

@@ -1,4 +1,4 @@
-"""What a service of the role is, and what it is served with."""
+"""The interface of the role's services, and the resources that they share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipeline.postgres.pool import Pool
 
 @dataclass(frozen=True)
 class GrpcResources:
-    """What a service is served with. `server`: this server's name, unique among those on one pipeline database."""
+    """Resources that services share. `server`: this server's name, unique among those on one pipeline database."""
 
     config: Config
     database: Pool
@@ -26,26 +26,27 @@ class GrpcResources:
 
 
 class GrpcService(Protocol):
-    """A service while it is served."""
+    """A gRPC service while it is served."""
 
     @property
     def name(self) -> str:
-        """Its full name, with which the paths of its calls begin."""
+        """The full name of the service, with which the paths of its calls begin."""
 
     @property
     def handlers(self) -> grpc.GenericRpcHandler:
-        """Its calls."""
+        """The handlers of its calls."""
 
     async def close(self) -> None:
-        """End every call with UNAVAILABLE, within a second; what is called from then on ends so at once."""
+        """End every call with UNAVAILABLE, within a second; later calls end so at once."""
 
 
 @dataclass(frozen=True)
 class RoleServices:
-    """What the role serves beside health.
+    """The services of the role besides health.
 
-    `services`: those that the settings serve. `wires`: services that other systems' clients speak, and the names that
-    settings have for them. `is_ready` judges this server, or with False whether it can read the log.
+    `create` makes the services that the settings serve. `wires`: services that other systems' clients speak, and
+    the names that settings have for them. `is_ready` returns True if this server is ready; with False, if it can
+    read the log.
     """
 
     create: Callable[[GrpcResources], list[GrpcService]]

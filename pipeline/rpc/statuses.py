@@ -16,15 +16,15 @@ logger = logging.getLogger(__name__)
 
 LEAVING = "the server is stopping; call again"
 _SEND_SECONDS = 1.0
-_GONE = "the client went while it was sent something"
+_GONE = "the client disconnected during a send"
 _AWAY = "the pipeline database is not available; call again"
 _ADDRESS = re.compile(r"\b(host|hostaddr|port|user|dbname)=|connection")
 _UNEXPECTED = "an unexpected error; see the server's log"
 
 
 async def abort(context: grpc.aio.ServicerContext[object, object], error: Exception) -> NoReturn:
-    """End the call with what an error means to a reader. Where a database is does not concern the client."""
-    # Where a client goes while it is sent something, that may fail before grpcio cancels the call.
+    """End the call with what an error means to a reader. The client does not learn the database's address."""
+    # If a client disconnects during a send, the send may fail before grpcio cancels the call.
     known = DatabaseUnavailableError(_GONE) if isinstance(error, grpc.aio.InternalError) else refusals.for_reader(error)
     if known is None:
         refusals.log_unexpected(error, "grpc.failed")
@@ -39,7 +39,7 @@ async def abort(context: grpc.aio.ServicerContext[object, object], error: Except
 
 
 async def begin(context: grpc.aio.ServicerContext[Any, Any], *metadata: tuple[str, str]) -> None:
-    """Send the call's initial metadata. What is on its way when the call is ended is not sent twice."""
+    """Send the call's initial metadata. If the call ends during that, it is not sent twice."""
     sending = asyncio.ensure_future(context.send_initial_metadata(metadata))
     try:
         await asyncio.shield(sending)

@@ -1,4 +1,4 @@
-"""The events tables that calls read, each with one feed for all services, which reads only while somebody follows."""
+"""The events tables that calls read, each with one feed for all services. A feed reads only while it has followers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.rpc.service import GrpcResources
 
 
 class ReadableTable:
-    """One events table."""
+    """An events table, with its feed and its bounds."""
 
     def __init__(self, name: str, resources: GrpcResources) -> None:
         """`name`: `schema.table`."""
@@ -25,10 +25,10 @@ class ReadableTable:
         self._newest = NewestSeq(table)
 
     async def begin(self, after: int | None) -> int:
-        """The seq after which a call begins; None: before the oldest event that is kept.
+        """Return the seq after which a call begins. `after` None: before the oldest kept event.
 
-        Raises CursorExpiredError where events that follow are no longer kept, or the log lost that one, and
-        WrongArgumentError beyond the newest one.
+        Raises CursorExpiredError if events that follow are no longer kept, or the log lost that one, and
+        WrongArgumentError if `after` is beyond the newest one.
         """
         async with self._lend() as connection:
             if after is None:
@@ -47,20 +47,20 @@ class ReadableTable:
             _require_kept(after, await self._kept_from.read_async(connection))
 
     async def head(self) -> int:
-        """The newest seq."""
+        """Return the newest seq."""
         async with self._lend() as connection:
             return await self.pages.newest_async(connection)
 
 
 class ReadableTables:
-    """All that were asked for."""
+    """The events tables for which calls have asked."""
 
     def __init__(self, resources: GrpcResources) -> None:
         self._resources = resources
         self._known: dict[str, ReadableTable] = {}
 
     def get(self, name: str) -> ReadableTable:
-        """The table of that name, which must be one of the settings', or read by a consumer."""
+        """Return the table of that name, which must be one of the settings', or read by a consumer."""
         if name not in self._known:
             self._known[name] = ReadableTable(name, self._resources)
         return self._known[name]

@@ -40,17 +40,17 @@ PART_BYTES = 900_000
 """A message is complete before it holds more characters of events than this; a single event may be larger."""
 PART_EVENTS = 10_000
 _OVERHEAD = 100
-"""What an event takes beside its columns of jsonb, about."""
+"""Estimated bytes of an event without its columns of jsonb."""
 _ACTION_NUMBERS = {name.lower(): number for name, number in pb.Action.items()}
 ACTIONS = tuple(name.lower() for name in pb.Action.keys()[1:])
 MAX_SEQ = (1 << 63) - 1
 KEPT_SECONDS = 30.0
-"""How long after the end of a call what it sent can be acknowledged; until then nobody else reads the consumer."""
+"""Seconds after a call in which its events can be acknowledged; no other session reads the consumer until then."""
 _LOOK_SECONDS = 0.05
 
 
 class EventLogService:
-    """The service."""
+    """The service pipeline.v1.EventLog: reads the log, and stores the positions of cursor consumers."""
 
     name = "pipeline.v1.EventLog"
 
@@ -165,13 +165,15 @@ class EventLogService:
 async def _up_to_head(
     table: ReadableTable, wanted: EventFilter, after: int, grouping: TransactionGrouping
 ) -> AsyncIterator[Batch[EventColumns]]:
-    """What is in the log by now, and what completes it in `grouping`, to which each batch is added meanwhile."""
+    """Yield the events up to the head of the log, and the rest of the last transaction in `grouping`. The caller adds
+    each batch to `grouping`.
+    """
     head, rows = await table.head(), MAX_EVENTS
     while after < head or grouping.has_pending_upto(head):
         batch = await table.feed.page(after, wanted, rows)
         await table.require_kept(after)
         yield batch
-        if batch.upto <= after:  # somebody has deleted what was there
+        if batch.upto <= after:  # another user has deleted the rows
             return
         after, rows = batch.upto, batch.next_rows
 
@@ -196,7 +198,7 @@ async def _send_read(
 
 
 async def _store(reading: CursorReading) -> NoReturn:
-    """Passes over what the filter leaves out; what is acknowledged Ack stores itself."""
+    """Store the position beyond events that the filter leaves out; Ack stores acknowledged positions itself."""
     while True:
         await reading.acknowledged()
         await reading.store()
@@ -211,15 +213,15 @@ class TransactionGrouping:
 
     @property
     def has_pending(self) -> bool:
-        """Whether some of the added events are in no message yet."""
+        """True if some of the added events are in no message yet."""
         return bool(self._part)
 
     def has_pending_upto(self, seq: int) -> bool:
-        """Whether one of them is not after this seq."""
+        """Return True if an event up to this seq is in no message yet."""
         return bool(self._part) and self._part[0].seq <= seq
 
     def add(self, events: Sequence[EventColumns], *, whole: bool) -> Iterator[pb.Transaction]:
-        """The messages that these events complete. `whole`: no transaction continues after them."""
+        """Yield the messages that these events complete. `whole`: no transaction continues after them."""
         for event in events:
             size = event.size + _OVERHEAD
             if self._part and event.transaction != self._part[-1].transaction:
@@ -263,7 +265,7 @@ def _change(event: EventColumns) -> pb.Change:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """What a call reads. `consumer`: from its position, with its filter. `after`: None means all that is kept."""
+    """The events that a call reads. `consumer`: from its position, with its filter. `after` None: all kept events."""
 
     table: str
     follow: bool
@@ -273,7 +275,7 @@ class ReadPlan:
 
 
 def read_wanted(request: pb.ReadRequest, default: str, tables: Collection[str]) -> ReadPlan:
-    """`default`: the default events table; `tables`: all that are configured.
+    """Return the plan of a request. `default`: the default events table; `tables`: all configured ones.
 
     Raises WrongArgumentError, TableRefusedError.
     """
@@ -324,23 +326,23 @@ def _actions(given: Collection[str]) -> tuple[str, ...]:
 
 
 class UnacknowledgedReads:
-    """Those of this process, by the consumer's name."""
+    """Ended reads of this process with events that can still be acknowledged, by the consumer's name."""
 
     def __init__(self) -> None:
         self._kept: dict[str, asyncio.Task[None]] = {}
 
     def keep(self, reading: CursorReading, held: AsyncExitStack) -> None:
-        """`held`: what the call held; closed once all is acknowledged, the claim has ended, or the time is over."""
+        """Keep a read. Closes `held`, its resources, if all is acknowledged, the claim ends, or time is over."""
         self._kept[reading.claim.name] = asyncio.create_task(_keep(reading, held), name="unacknowledged")
 
     async def end(self, consumer: str) -> None:
-        """Somebody reads it again through this process."""
+        """End the kept read of a consumer, since a new call of this process reads it."""
         if (task := self._kept.pop(consumer, None)) is not None:
             task.cancel()
             await asyncio.wait([task])
 
     async def close(self) -> None:
-        """All of them end."""
+        """End all kept reads."""
         for consumer in list(self._kept):
             await self.end(consumer)
 
