@@ -1,6 +1,6 @@
-"""Who may use the API: rules for the token, the origin of web pages, and the host name of the request.
+"""Decides who may use the API, by the token, the origin of the web page, and the host name of the request.
 
-`pipeline.api.access_guard` asks them for each request over HTTP, `pipeline.rpc.server` asks for the token of each call.
+`pipeline.api.access_guard` checks each request over HTTP; `pipeline.rpc.server` checks the token of each call.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from urllib.parse import urlsplit
 from pipeline.config.settings import Config
 
 SUBPROTOCOL = "pipeline.v1"
-"""The WebSocket protocol of the stream. A browser adds `bearer.` and the token in base64url, without padding."""
+"""The WebSocket subprotocol of the stream. A browser also offers `bearer.` and the token in unpadded base64url."""
 _SUBPROTOCOL_TOKEN = "bearer."  # noqa: S105  a prefix
 _PORTS = {"http": 80, "https": 443}
 _OWN_FETCHES = ("same-origin", "none")
-"""What a browser says in Sec-Fetch-Site of what our own page sends, or a person by the address bar."""
+"""Values of Sec-Fetch-Site for requests of our own page, and of a person who uses the address bar."""
 
 
 def has_bearer(headers: Mapping[str, str]) -> bool:
-    """Whether a request has `Authorization: Bearer` with something behind it. No page of another origin can send it."""
+    """True if a request has `Authorization: Bearer` with any value. No page of another origin can send this header."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     return scheme.lower() == "bearer" and value.strip() != ""
 
 
 def given_token(headers: Mapping[str, str], *, basic: bool = False) -> str | None:
-    """The token of a request or of a WebSocket's handshake; None when it has none.
+    """Return the token of a request or of a WebSocket's handshake; None if the request has none.
 
-    `basic`: also accept it as the password of HTTP Basic, which a browser's dialog sends.
+    `basic`: also accept the token as the password of HTTP Basic, which a browser's dialog sends.
     """
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
@@ -45,14 +45,14 @@ def given_token(headers: Mapping[str, str], *, basic: bool = False) -> str | Non
 
 
 def is_token_valid(given: str | None, config: Config) -> bool:
-    """True if that is the token, or none is needed. Takes constant time."""
+    """True if this is the server's token, or the server needs none. The comparison takes constant time."""
     if config.api_token is None:
         return True
     return secrets.compare_digest((given or "").encode(), config.api_token.get_secret_value().encode())
 
 
 def origin_allowed(headers: Mapping[str, str], config: Config) -> bool:
-    """Whether the web page that sends this, if it is one, has our origin or one of PIPELINE_HTTP_ORIGINS."""
+    """True if the request has no Origin, or its Origin is ours or one of PIPELINE_HTTP_ORIGINS."""
     origin = headers.get("origin")
     if origin is None:
         return True
@@ -66,16 +66,20 @@ def origin_allowed(headers: Mapping[str, str], config: Config) -> bool:
 
 
 def fetch_allowed(headers: Mapping[str, str], config: Config) -> bool:
-    """The same for a GET that changes something: pages send one also without an Origin, for instance as an image."""
+    """True if a GET that changes something may come from this origin.
+
+    Pages can send a GET without an Origin, for instance as an image; then Sec-Fetch-Site decides.
+    """
     if headers.get("origin", "").lower() in config.http_origins:
         return True
     return origin_allowed(headers, config) and headers.get("sec-fetch-site", "none").lower() in _OWN_FETCHES
 
 
 def host_allowed(headers: Mapping[str, str], config: Config, *, is_open: bool = False) -> bool:
-    """What is answered without a token takes only names of this machine: a page's host name may be made to lead here.
+    """True if the request may name the server by this host.
 
-    `is_open`: that needs no token although there is one. Then other machines may reach us, and an IP address will do.
+    A request without a token must name this machine, because a page can make its own host name resolve to this server.
+    `is_open`: the path needs no token although the server has one. Other machines may then call, by an IP address.
     """
     if config.api_token is not None and not is_open:
         return True
@@ -87,7 +91,7 @@ def host_allowed(headers: Mapping[str, str], config: Config, *, is_open: bool = 
 
 
 def _name(host: str) -> str:
-    """The host of a header `Host`, without its port."""
+    """Return the host of a header `Host`, without its port."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -113,7 +117,7 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _decoded(text: str) -> str | None:
-    """The text in base64, of either alphabet, padded or not; None when it is not base64."""
+    """Decode base64 of either alphabet, padded or not; None if the text is not base64."""
     try:
         plain = text.replace("+", "-").replace("/", "_").rstrip("=")
         return base64.b64decode(plain + "=" * (-len(plain) % 4), b"-_", validate=True).decode()

@@ -1,6 +1,6 @@
 """Checks every request before anything else handles it: host, token, origin, size of the body.
 
-What it refuses has the form of the wire whose path was asked for.
+A refusal has the form of errors that belongs to the wire of the requested path.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pipeline.api.wire import ErrorAnswer, ServedWires, WireMatch
 from pipeline.config.settings import Config
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""Answered without a token, for load balancers."""
+"""Paths that need no token, for load balancers."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _DOCS = ("/docs", "/openapi.json")
 _FOREIGN_HOST = (
-    "without PIPELINE_API_TOKEN this server accepts only host names of its own machine; use 127.0.0.1, "
+    "without PIPELINE_API_TOKEN this server accepts only host names of this machine; use 127.0.0.1, "
     "set the token, or add the origin to PIPELINE_HTTP_ORIGINS"
 )
 _FOREIGN_HOST_OF_OPEN = (
-    "without a token this path accepts only host names of its own machine and IP addresses; use one, "
+    "without a token this path accepts only IP addresses and host names of this machine; use one, "
     "send the token, or add the origin to PIPELINE_HTTP_ORIGINS"
 )
 _FOREIGN_PAGE = "a page of another origin may not do this; add its origin to PIPELINE_HTTP_ORIGINS"
@@ -36,9 +36,9 @@ _SUBPROTOCOLS = f", or the subprotocols {access.SUBPROTOCOL} and bearer.<token i
 MAX_BODY = 1_000_000
 """The most bytes of a request's body."""
 BODY_SECONDS = 10.0
-"""How long a body may take without the token."""
+"""Seconds in which a body must arrive if the request lacks the token."""
 BODY_SECONDS_WITH_TOKEN = 60.0
-"""How long a body may take with the token, or if no token is set."""
+"""Seconds in which a body must arrive if the request has the token, or if no token is set."""
 _CLOSE = {"Connection": "close"}
 _BUSY = {"Retry-After": "5", **_CLOSE}
 TOO_LARGE = ErrorAnswer(413, f"the body is larger than {MAX_BODY:,} bytes; send less at a time", _CLOSE)
@@ -47,7 +47,7 @@ _FULL = ErrorAnswer(503, "the server answers as many requests as it can; try aga
 
 
 class RequestGuard:
-    """Wraps the whole application: no request that is not allowed, HTTP or WebSocket, gets through."""
+    """Wraps the whole application, and refuses every request over HTTP or WebSocket that is not allowed."""
 
     def __init__(self, app: ASGIApp, config: Config, wires: ServedWires) -> None:
         self._app = app
@@ -104,7 +104,7 @@ class RequestGuard:
         return replace(TOO_LARGE, handshake=handshake) if _length(headers) > MAX_BODY else None
 
     def _may_change(self, scope: Scope, headers: Headers, match: WireMatch | None) -> bool:
-        """Whether no page of a foreign origin would change something by this."""
+        """True if the request changes nothing, or comes from an allowed origin."""
         if scope["type"] == "websocket" or scope["method"] not in _SAFE:
             return access.origin_allowed(headers, self._config)
         return match is None or not match.path.get_changes or access.fetch_allowed(headers, self._config)
@@ -124,7 +124,7 @@ def _has_body(scope: Scope) -> bool:
 
 
 def _with_body(body: bytes, receive: Receive) -> Receive:
-    """Receives the body that was read already, then what comes next, such as the client's disconnect."""
+    """Return a receive function that gives the body read before, then later messages such as the disconnect."""
     is_received = False
 
     async def again() -> Message:
@@ -138,7 +138,7 @@ def _with_body(body: bytes, receive: Receive) -> Receive:
 
 
 def _closing(send: Send) -> Send:
-    """Sends an answer after which the connection is closed, because the rest of the request is not read."""
+    """Return a send function that closes the connection after the answer; the rest of the request stays unread."""
 
     async def closing(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -149,7 +149,7 @@ def _closing(send: Send) -> Send:
 
 
 async def read_body(scope: Scope, receive: Receive, *, has_token: bool) -> bytes | ErrorAnswer | None:
-    """Return the body, or why it is not read, or None if the client has gone."""
+    """Return the body, or the error answer if it cannot be read, or None if the client has gone."""
     connection = http_protocol.of(scope)
     seconds = BODY_SECONDS_WITH_TOKEN if has_token else BODY_SECONDS
     found: bytes | ErrorAnswer | None

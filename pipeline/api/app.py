@@ -1,6 +1,6 @@
-"""The frame of HTTP: an application of the parts that it is given, served until it is asked to stop.
+"""Builds the HTTP application from its parts, and serves it until the process must stop.
 
-With it come /docs, which needs no internet access, TLS in front of connections, and logs that clients cannot fill.
+This module adds /docs, which needs no internet access, TLS, and filters so that clients cannot fill the log.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ Errors are `application/problem+json` with one sentence in `title`. With PIPELIN
 needs `Authorization: Bearer`. `docs/reference/websocket.md` describes the stream over WebSocket, which OpenAPI cannot.
 """
 HANDSHAKE_SECONDS = 10.0
-"""How long a TLS handshake may take, and closing the connection too."""
+"""Seconds that a TLS handshake may take, and that closing the connection may take."""
 _SAY_EVERY = 60.0
 
 
 @dataclass(frozen=True)
 class ApplicationParts:
-    """What an application is made of, beside what all endpoints share.
+    """The parts of an HTTP application.
 
-    `services`: the wires that are served. `close` ends what the endpoints hold, when the application ends.
+    `services`: the wires that are served. `close`, called when the application ends, releases what the endpoints hold.
     """
 
     resources: WireResources
@@ -70,7 +70,7 @@ class ApplicationParts:
 
 
 def create(parts: ApplicationParts) -> FastAPI:
-    """The application of these parts."""
+    """Return the application of these parts."""
     app = FastAPI(
         title="WAL Pipeline Server",
         version="1",
@@ -104,13 +104,16 @@ def create(parts: ApplicationParts) -> FastAPI:
 
 
 def _make_models(app: FastAPI) -> None:
-    """Two first requests at once would make them in threads that share the filters of warnings."""
+    """Make the models of all routes now.
+
+    Two first requests at once would make them in two threads, which share the filters of warnings.
+    """
     for _ in iter_route_contexts(app.routes):
         continue
 
 
 def run(parts: ApplicationParts, stop: StopSignal) -> None:
-    """Serve until asked to stop. Raises ConfigError for a certificate that cannot be used."""
+    """Serve until `stop` is set. Raises ConfigError for a certificate that cannot be used."""
     config = parts.resources.config
     tls = certificates.context(config)
     app = create(parts)
@@ -138,7 +141,7 @@ def run(parts: ApplicationParts, stop: StopSignal) -> None:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its signal handling: `StopSignal` ends it, and it then ends long polls, and what wires do."""
+    """uvicorn without its signal handling: `StopSignal` ends the server, which first ends long polls and wires."""
 
     def __init__(self, settings: uvicorn.Config, wakeups: WakeupListener, services: Sequence[WireService]) -> None:
         super().__init__(settings)
@@ -149,7 +152,7 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, but TLS begins behind the listener, so that handshakes have places and a time limit."""
+        """Start as uvicorn does, but begin TLS after accepting, so that handshakes have places and a time limit."""
         await self.lifespan.startup()
         if self.lifespan.should_exit:
             sys.exit(STARTUP_FAILURE)
@@ -199,12 +202,12 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _client_gone(_request: Request, _error: Exception) -> Response:
-    """The answer to a client that has disconnected; it does not see it."""
+    """Return an answer for a client that has disconnected and cannot receive it."""
     return Response(status_code=499)
 
 
 def _install_docs(app: FastAPI) -> None:
-    """Add the page, its files, and /openapi.json, with what FastAPI does not know: the token and the errors."""
+    """Add /docs with its files, and /openapi.json with the token and the errors, which FastAPI does not know."""
     app.description = _DESCRIPTION
     app.mount(_DOCS_ASSETS, StaticFiles(directory=_docs_files()), name="assets")
     app.add_api_route("/docs", _docs_page, include_in_schema=False, response_class=HTMLResponse)
@@ -218,7 +221,7 @@ def _install_docs(app: FastAPI) -> None:
 
 
 def _docs_files() -> Path:
-    """The folder of the package's files; the package itself is not imported."""
+    """Return the folder of the assets in the package fastapi_offline, without importing the package."""
     found = find_spec("fastapi_offline")
     assert found is not None and found.submodule_search_locations  # noqa: S101  a dependency
     return Path(found.submodule_search_locations[0]) / "static"
@@ -248,7 +251,7 @@ def _described_schema(app: FastAPI) -> dict[str, Any]:
 
 
 class TlsEntrance(asyncio.Protocol):
-    """Shakes hands with a client, then hands the encrypted connection to the HTTP protocol."""
+    """Does the TLS handshake with a client, then passes the encrypted connection to the HTTP protocol."""
 
     has_token = False
     held = 0
@@ -256,7 +259,7 @@ class TlsEntrance(asyncio.Protocol):
     def __init__(
         self, http: asyncio.Protocol, context: ssl.SSLContext, places: ConnectionPlaces, connections: MutableSet[object]
     ) -> None:
-        """`connections`: those of the server, of which this is one until `http` replaces it."""
+        """`connections`: the server's connections, which include this one until `http` replaces it."""
         self._http = http
         self._context = context
         self._places = places
@@ -272,16 +275,16 @@ class TlsEntrance(asyncio.Protocol):
         self._task = asyncio.get_running_loop().create_task(self._shake_hands())
 
     def data_received(self, data: bytes) -> None:
-        """Keep what comes with the end of the handshake."""
+        """Keep the bytes that arrive with the end of the handshake."""
         self._early += data
 
-    def give_way(self) -> None:
-        """Close the connection, in the middle of its handshake."""
+    def yield_place(self) -> None:
+        """Close the connection in the middle of its handshake."""
         self._places.leave(self)
         self._connections.discard(self)
         self._transport.abort()
 
-    shutdown = give_way
+    shutdown = yield_place
 
     async def _shake_hands(self) -> None:
         encrypted: asyncio.Transport | None = None
@@ -307,14 +310,14 @@ class TlsEntrance(asyncio.Protocol):
 
 
 class RarelySaid:
-    """Says when a sentence is due, and how often it was not said before."""
+    """Limits a log line to one a minute, and counts the lines that were left out."""
 
     def __init__(self) -> None:
         self._said_at = float("-inf")
         self._unsaid = 0
 
     def suffix(self) -> str | None:
-        """Return what to add to the sentence, or None if it must not be said now."""
+        """Return what to add to the line, or None if the line must not be logged now."""
         if time.monotonic() - self._said_at < _SAY_EVERY:
             self._unsaid += 1
             return None
@@ -324,13 +327,13 @@ class RarelySaid:
 
 
 class QuietSockets:
-    """An asyncio exception handler that logs errors of sockets once a minute, and everything else as it comes."""
+    """An asyncio exception handler that logs errors of sockets once a minute, and every other error at once."""
 
     def __init__(self) -> None:
         self._said = RarelySaid()
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """For `set_exception_handler`."""
+        """Handle one error that asyncio reports."""
         error = context.get("exception")
         if not isinstance(error, OSError):
             loop.default_exception_handler(context)

@@ -1,4 +1,4 @@
-"""Blocking work in threads that nobody has to wait for: neither a client that has gone, nor the end of the server."""
+"""Runs blocking work in threads. Neither a request whose client has gone nor the end of the server waits for it."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ from pipeline.errors import DatabaseUnavailableError
 
 T = TypeVar("T")
 NAME = "background"
-"""Of the threads."""
+"""The name of the threads."""
 
 
 class BackgroundThreads:
-    """At most `most` pieces of work at once."""
+    """Runs at most `most` pieces of work at once, each in its thread."""
 
     def __init__(self, most: int) -> None:
-        self._room = threading.BoundedSemaphore(most)
-        self._waited: set[Future[Any]] = set()
+        self._free_places = threading.BoundedSemaphore(most)
+        self._awaited: set[Future[Any]] = set()
         self._closed = False
 
     async def run(self, work: Callable[[], T], unused: Callable[[T], None]) -> T:
         """Return what `work` returns, or raise its error.
 
-        Raises DatabaseUnavailableError if too much work waits, and after `close`.
+        `unused` gets the result, in the thread, if the caller no longer waits.
 
-        `unused` gets, in the thread, a result for which nobody waits any more.
+        Raises DatabaseUnavailableError if all threads are busy, and after `close`.
         """
         self._require_open()
-        if not self._room.acquire(blocking=False):
+        if not self._free_places.acquire(blocking=False):
             raise DatabaseUnavailableError("too many others wait for the same; try again later")
         future: Future[T] = Future()
-        self._waited.add(future)
+        self._awaited.add(future)
         threading.Thread(target=self._work, args=(future, work, unused), name=NAME, daemon=True).start()
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is None or not task.cancelling():
-                self._require_open()  # it is the future that was cancelled
+                self._require_open()  # `close` has cancelled the future, not the caller's task
             raise
         finally:
-            self._waited.discard(future)
+            self._awaited.discard(future)
 
     def _require_open(self) -> None:
         if self._closed:
             raise DatabaseUnavailableError("the server is stopping")
 
     def close(self) -> None:
-        """Let nobody wait any more; work that has begun goes on in its thread."""
+        """End the wait of every caller; work that has begun continues in its thread."""
         self._closed = True
-        for future in list(self._waited):
+        for future in list(self._awaited):
             future.cancel()
 
     def _work(self, future: Future[T], work: Callable[[], T], unused: Callable[[T], None]) -> None:
@@ -69,8 +69,8 @@ class BackgroundThreads:
             unused(result)
 
     def _done(self, work: Callable[[], T]) -> T:
-        """Whoever waits may come again as soon as it has the result."""
+        """Free the place before the caller gets the result, so that the caller can run more work at once."""
         try:
             return work()
         finally:
-            self._room.release()
+            self._free_places.release()

@@ -1,4 +1,4 @@
-"""The places of an HTTP server's connections: incomplete requests have a tenth of them, and take no others."""
+"""Shares the places for connections of an HTTP server: incomplete requests may have a tenth of them."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from collections.abc import Iterable, Set
 from typing import Protocol
 
 WAITING_SHARE = 10
-"""A request that is not complete may have one connection in this many."""
+"""Incomplete requests may have one connection in this many."""
 ARRIVAL_SECONDS = 0.1
-"""How long new connections may have too many places: of many at once, most send a whole request immediately."""
+"""Seconds for which new connections may have too many places, since most of them send a complete request at once."""
 MAX_INCOMPLETE_BYTES = 32_000_000
-"""The most bytes that all requests that are not complete hold together."""
+"""The most bytes that all incomplete requests hold together."""
 
 
 class PlacedConnection(Protocol):
-    """A connection that has a place. `has_token`: one of its requests had the token. `held`: bytes not complete."""
+    """A connection that has a place.
+
+    `has_token`: one of its requests had the token. `held`: bytes of its incomplete request.
+    """
 
     has_token: bool
     held: int
 
-    def give_way(self) -> None:
+    def yield_place(self) -> None:
         """Close this connection, or answer 503 if its body is being read."""
 
 
 class ConnectionPlaces:
-    """Which connections wait for the rest of a request, and which ones may be closed for others."""
+    """Knows which connections wait for the rest of a request, and which of them may be closed for others."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -36,9 +39,9 @@ class ConnectionPlaces:
         self._is_full = False
 
     def wait(self, connection: PlacedConnection, size: int, connections: int) -> None:
-        """Its request is not complete, and `size` more bytes of it have come. Others may have to give way.
+        """Record `size` more bytes of an incomplete request, for which other connections may be closed.
 
-        `connections`: how many the server has.
+        `connections`: how many connections the server has.
         """
         if connection not in self._waiting:
             self.leave(connection)
@@ -51,7 +54,7 @@ class ConnectionPlaces:
         connection.held += size
         self._held += size
         while self._held > MAX_INCOMPLETE_BYTES:
-            _yielding(each for each in self._waiting if each.held).give_way()
+            _yielding(each for each in self._waiting if each.held).yield_place()
 
     def _make_room(self) -> None:
         self._is_full = False
@@ -59,37 +62,37 @@ class ConnectionPlaces:
             self._displace()
 
     def _displace(self) -> None:
-        """Close the oldest connection but the newest one."""
+        """Close the oldest waiting connection, but never the newest one."""
         if len(self._waiting) > 1:
-            _yielding(list(self._waiting)[:-1]).give_way()
+            _yielding(list(self._waiting)[:-1]).yield_place()
 
     def spare(self, connection: PlacedConnection) -> None:
-        """Mark a connection as idle or refused: it gives way if a request finds no place."""
+        """Mark a connection as idle or refused: the server closes it if a request finds no place."""
         self.leave(connection)
         self._spare[connection] = None
 
     def discard(self, connection: PlacedConnection) -> None:
-        """Release the bytes that are kept of its request."""
+        """Release the bytes that are kept of the connection's request."""
         self._held -= connection.held
         connection.held = 0
 
     def leave(self, connection: PlacedConnection) -> None:
-        """Take out a connection that is at work or closed."""
+        """Remove a connection that is closed, or whose request is complete."""
         self.discard(connection)
         self._waiting.pop(connection, None)
         self._spare.pop(connection, None)
 
     def has_room(self, connections: Set[object]) -> bool:
-        """True if the newest complete request of these connections has a place; an idle connection may give way."""
+        """True if the newest complete request has a place; an idle or refused connection may be closed for it."""
         if len(connections) - len(self._waiting) <= max(1, self._most - self._most_waiting):
             return True
         if not self._spare:
             return False
-        _yielding(self._spare).give_way()
+        _yielding(self._spare).yield_place()
         return True
 
 
 def _yielding(connections: Iterable[PlacedConnection]) -> PlacedConnection:
-    """The oldest one that has not shown the token; if all have, the oldest."""
+    """Return the oldest connection that has not shown the token; if all have shown it, the oldest one."""
     candidates = list(connections)
     return next((each for each in candidates if not each.has_token), candidates[0])

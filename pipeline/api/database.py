@@ -1,4 +1,4 @@
-"""What endpoints depend on: the pool of connections to the pipeline database, and what wakes waiting requests.
+"""Dependencies of endpoints: the pool of connections to the pipeline database, and the listener that wakes requests.
 
 A dependency is a coroutine: FastAPI calls any other function in a thread, which takes longer than a page of events.
 """
@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 async def in_thread(request: Request, work: Callable[[], T], *, source_too: bool = False) -> T:
-    """Return what blocking work returns. Raises DatabaseSilentError once the pipeline database is silent meanwhile.
+    """Return what blocking work returns. Raises DatabaseSilentError if the pipeline database goes silent meanwhile.
 
-    `source_too`: the same for the source. The work then ends by itself, and nothing waits for it.
+    `source_too`: also raise this error if the source goes silent. The work then ends by itself in its thread.
     """
     running = request.app.state.database.silence.unless_silent(anyio.to_thread.run_sync(work, abandon_on_cancel=True))
     found: T = await (request.app.state.source_silence.unless_silent(running) if source_too else running)

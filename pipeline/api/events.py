@@ -1,4 +1,4 @@
-"""The log over HTTP: a page of events after a seq, at once or as soon as there are some."""
+"""The log over HTTP: a page of events after a seq, at once or as soon as events arrive."""
 
 from __future__ import annotations
 
@@ -37,15 +37,19 @@ from pipeline.postgres.queries import statement
 
 NDJSON = "application/x-ndjson"
 PAGES_AT_ONCE = 4
-"""How many pages are read at the same time, so that other requests find a connection."""
+"""The most pages that are read at the same time, so that other requests find a connection."""
 MAX_BYTES = 8_000_000
-"""A page ends after so many characters; a single event may be larger."""
+"""A page ends when it has this many characters; a single event may be larger."""
 _SEARCH_SECONDS = 2.0
 _FIRST_ROWS = 10
 
 NamedTable = Annotated[
     str | None,
-    Query(max_length=200, pattern=NO_ZERO_BYTE, description="one that routes send changes to, as in the settings"),
+    Query(
+        max_length=200,
+        pattern=NO_ZERO_BYTE,
+        description="an events table of the settings, to which routes send changes",
+    ),
 ]
 
 router = APIRouter(
@@ -55,7 +59,7 @@ router = APIRouter(
 
 @dataclass
 class _Reading:
-    """The state of one request. `after` is None until it is known where to begin; `woken` once it has waited."""
+    """The state of one request. `after` is None until its start is known; `woken` is True once it has waited."""
 
     table: str
     limit: int
@@ -79,11 +83,11 @@ async def read(
     database: TheDatabase,
     wakeups: TheWakeups,
     after: Annotated[
-        int | None, Query(ge=0, le=MAX_SEQ, description="only events with a larger seq; default: all that are kept")
+        int | None, Query(ge=0, le=MAX_SEQ, description="only events with a larger seq; default: all kept events")
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=1000, description="at most so many")] = 100,
+    limit: Annotated[int, Query(ge=1, le=1000, description="the most events to return")] = 100,
     wait: Annotated[
-        float, Query(ge=0, le=MAX_SECONDS, allow_inf_nan=False, description="seconds to wait for the first one")
+        float, Query(ge=0, le=MAX_SECONDS, allow_inf_nan=False, description="seconds to wait for the first event")
     ] = 0,
     tables: Annotated[
         str | None,
@@ -91,13 +95,14 @@ async def read(
     ] = None,
     events_table: NamedTable = None,
     consumer: Annotated[
-        str | None, Query(pattern=NAME, description="a cursor: from its position, with its tables and actions")
+        str | None, Query(pattern=NAME, description="a cursor: read from its position, with its tables and actions")
     ] = None,
 ) -> Response:
-    """Events in order of seq; none with a smaller seq ever appears later. `Accept: application/x-ndjson`: one per line.
+    """Return events in order of seq. No event with a smaller seq ever appears later.
 
-    Continue with `after` = `last_seq`, which NDJSON has in the header `Last-Seq`. It can grow while `data` is empty:
-    then no event up to there matched. Reading moves no cursor; `advance` does.
+    `Accept: application/x-ndjson` gives one event per line. Continue with `after` = `last_seq`, which NDJSON has in the
+    header `Last-Seq`. If `data` is empty, `last_seq` can still grow: no event up to this seq matched. Reading moves no
+    cursor; `advance` does.
     """
     wanted = EventFilter(within=tuple(part.strip() for part in tables.split(","))) if tables else EVERYTHING
     known: Sequence[str] = request.app.state.events_tables
@@ -106,7 +111,7 @@ async def read(
     with wakeups.for_events(*([consumer] if consumer else []), table=table) as subscription:
 
         async def look(_client: WaitingClient) -> list[str] | None:
-            return await _look(database, request.app.state.page_turns, reading)
+            return await _search(database, request.app.state.page_turns, reading)
 
         async def due() -> float | None:
             return 0.0 if reading.unfinished else None
@@ -120,12 +125,12 @@ def _pages(table: str, default: str) -> EventPageReader[JsonEvent]:
 
 
 async def _read_by(database: Pool, known: Sequence[str], asked: str | None, consumer: str) -> str:
-    """The events table that a consumer reads, which may be one that no route names any more."""
+    """Return the events table that a consumer reads, even if no route names this table now."""
     found = await database.rows(statement("api", "find_reader"), {"name": consumer})
     table = str(found[0]["events_table"] or known[0]) if found else known[0]
     if asked not in (None, table):
         raise HTTPException(422, f'consumer "{consumer}" reads {table}; leave out events_table, or consumer')
-    if found and not found[0]["is_there"]:
+    if found and not found[0]["table_exists"]:
         raise HTTPException(
             410,
             f'consumer "{consumer}" reads {table}, which no longer exists; restore the table, or delete the consumer',
@@ -134,7 +139,7 @@ async def _read_by(database: Pool, known: Sequence[str], asked: str | None, cons
 
 
 def _table(known: Sequence[str], asked: str | None) -> str:
-    """The events table to read: the default one unless another was asked for."""
+    """Return the events table to read: the requested one, or the default one."""
     if asked is None or asked == known[0]:
         return known[0]
     if asked not in known:
@@ -142,8 +147,8 @@ def _table(known: Sequence[str], asked: str | None) -> str:
     return asked
 
 
-async def _look(database: Pool, turns: PageTurns, reading: _Reading) -> list[str] | None:
-    """Read until an event matches, the head is reached, or this has taken long enough."""
+async def _search(database: Pool, turns: PageTurns, reading: _Reading) -> list[str] | None:
+    """Read until an event matches, the head is reached, or _SEARCH_SECONDS have passed."""
     until = time.monotonic() + _SEARCH_SECONDS
     reading.unfinished = True
     while reading.unfinished and not reading.events and time.monotonic() < until:
@@ -154,7 +159,7 @@ async def _look(database: Pool, turns: PageTurns, reading: _Reading) -> list[str
 
 
 async def _begin(connection: AsyncConnection, reading: _Reading) -> bool:
-    """Determine position and filter; False while the consumer is paused."""
+    """Determine position and filter. Returns False while the consumer is paused."""
     if reading.consumer is None:
         if reading.after is None:
             reading.after = await _kept_from(reading.table).read_async(connection) - 1
@@ -172,7 +177,7 @@ async def _begin(connection: AsyncConnection, reading: _Reading) -> bool:
 
 
 async def _read_on(connection: AsyncConnection, reading: _Reading) -> bool:
-    """Read the next part of the log, up to the limits of an answer; returns whether there may be more."""
+    """Read the next part of the log, up to the limits of an answer. Returns True if more may follow."""
     begun = after = reading.after or 0
     size, rows, full = 0, _FIRST_ROWS, True
     while full and (left := reading.limit - len(reading.events)) > 0 and size < MAX_BYTES:
@@ -201,12 +206,12 @@ def _kept_from(table: str) -> OldestKeptSeq:
 def _expired(reading: _Reading, below: int) -> str:
     dropped = f"the events up to seq {below - 1} were dropped by retention"
     if reading.consumer is not None:
-        return f'{dropped}; reset consumer "{reading.consumer}" to continue with the events that are left'
+        return f'{dropped}; reset consumer "{reading.consumer}" to continue with the remaining events'
     return f"{dropped}; continue with after={below - 1}, or without after"
 
 
 def _answer(request: Request, reading: _Reading) -> Response:
-    """The events as Postgres printed them: they are not parsed, so no digit is lost."""
+    """Return the events as Postgres printed them: they are not parsed, so no digit is lost."""
     headers = {"Last-Seq": str(reading.after or 0), "Vary": "Accept"}
     if NDJSON in request.headers.get("accept", ""):
         return Response("".join(f"{event}\n" for event in reading.events), media_type=NDJSON, headers=headers)

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP connection with limits for clients that send nothing, slowly or too much; most have no token."""
+"""uvicorn's HTTP connection, with limits for clients that send nothing, send slowly, or send too much."""
 
 from __future__ import annotations
 
@@ -17,48 +17,51 @@ from pipeline.api.connection_places import ConnectionPlaces
 from pipeline.process import open_files
 
 HEAD_SECONDS = 10.0
-"""How long a client has to send the line and headers of a request."""
+"""Seconds in which a client must send the line and headers of a request."""
 REFUSED_SECONDS = 10.0
-"""How long after a refusal a client may send the rest of its request and read the answer."""
+"""Seconds after a refusal in which a client may send the rest of its request and read the answer."""
 MAX_HEAD = 65_536
 """The most bytes of a request's line and headers."""
 MAX_HEAD_LINES = 256
-"""The most lines of them: each takes a while to read."""
+"""The most lines of a request's head, since each line takes time to read."""
 MOST = 10_000
-"""Connections at a time, if so many files may be open."""
+"""The most connections at a time, if the limit of open files allows them."""
 _CHUNKS_A_TURN = 64
-"""The most chunks of a body that are read before other connections have their turn."""
+"""The most chunks of a body that are read before other connections get a turn."""
 _CLOSING = b"connection: close\r\ncontent-length: 0\r\n\r\n"
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\n" + _CLOSING
 _TOO_MANY_LINES = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + _CLOSING
 _HEAD_END = re.compile(rb"\n\r?\n")
 _CONNECTION = "pipeline.connection"
 _AT_ONCE = struct.pack("ii", 1, 0)
-"""SO_LINGER, on, with no time: what has not been sent is dropped, and the peer gets an RST."""
+"""SO_LINGER with zero seconds: the kernel drops unsent data and sends the peer an RST."""
 
 
 class RequestConnection:
-    """The connection of a request as the guard sees it. This one, of another server than ours, has no limits."""
+    """The connection of a request, as the guard sees it. This base class, for other servers, has no limits."""
 
     is_displaced = False
-    """True if this connection gave way while its body was being read."""
+    """True if the connection lost its place while its body was read."""
 
     def admit(self, *, has_token: bool) -> None:
-        """The application answers the request, and may take its time."""
+        """Let the application answer the request, without a time limit."""
 
     def refuse(self) -> None:
-        """The guard alone answers: the client has ten seconds to send the rest and to read, and gives way to others."""
+        """Let only the guard answer.
+
+        The client has REFUSED_SECONDS to send the rest and read the answer; meanwhile others may take its place.
+        """
 
     def read_body(self) -> None:
-        """Read the body of the request, or the next chunks of it."""
+        """Read the body of the request, or its next chunks."""
 
     def has_room(self) -> bool:
-        """True if there is a place for this request, which is complete."""
+        """True if this complete request has a place."""
         return True
 
 
 def of(scope: Mapping[str, Any]) -> RequestConnection:
-    """The connection of a request."""
+    """Return the connection of a request."""
     return cast(RequestConnection, scope.get(_CONNECTION) or RequestConnection())
 
 
@@ -68,22 +71,22 @@ def is_chunked(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def reset(scope: Mapping[str, Any]) -> None:
-    """Cut the connection of a request in the middle of its answer, so that no client takes what it has for whole.
+    """Reset the connection in the middle of an answer, so that no client takes the part for the complete answer.
 
-    Closing it would do over HTTP/1.1 only: in 1.0 the end of the connection is the end of the answer.
+    Closing the connection is enough only over HTTP/1.1: in 1.0 the end of the connection is the end of the answer.
     """
     cast(LimitedHttp, scope[_CONNECTION]).reset()
 
 
 class _PacedConnection(h11.Connection):
-    """Reads at most `left` chunks of a body, none at first: a chunk takes as long as a large piece."""
+    """Reads at most `left` chunks of a body, at first none, since a small chunk takes as long as a large one."""
 
     left = 0
     _is_chunked = False
 
     @property
     def is_held(self) -> bool:
-        """True if the next chunks are not read now."""
+        """True if the next chunks must wait."""
         return self.their_state is h11.SEND_BODY and self._is_chunked and not self.left
 
     def next_event(self) -> Any:
@@ -100,13 +103,13 @@ class _PacedConnection(h11.Connection):
 
 
 class _Phase(Enum):
-    """What a connection waits for: a head, the rest of a body, an answer, or the next request."""
+    """The next thing on a connection: the rest of a head or body, an answer, or the next request."""
 
     HEAD, BODY, WORK, IDLE = range(4)
 
 
 class LimitedHttp(H11Protocol, RequestConnection):
-    """A connection whose request must come in time, and which gives way to others until it is complete."""
+    """A connection whose request must arrive in time; until it is complete, other connections may take its place."""
 
     places: ConnectionPlaces
     conn: _PacedConnection
@@ -128,7 +131,7 @@ class LimitedHttp(H11Protocol, RequestConnection):
 
     def data_received(self, data: bytes) -> None:
         if self.conn.is_held and not self._is_read:
-            return  # of a body that no application wants
+            return  # part of a body that no application reads
         if self.conn.their_state is h11.IDLE and self._has_too_many_lines(data):
             self.transport.write(_TOO_MANY_LINES)
             self.transport.close()
@@ -172,7 +175,7 @@ class LimitedHttp(H11Protocol, RequestConnection):
             self.transport.close()
 
     def reset(self) -> None:
-        """Close the connection with an RST, without sending what is left."""
+        """Close the connection with an RST, without sending the remaining bytes."""
         if (line := self.transport.get_extra_info("socket")) is not None and not self.transport.is_closing():
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self.transport.abort()
@@ -202,10 +205,10 @@ class LimitedHttp(H11Protocol, RequestConnection):
     def has_room(self) -> bool:
         return self.places.has_room(self.connections)
 
-    def give_way(self) -> None:
-        """Close the connection; if its body is being read, the reader is told to answer 503 first.
+    def yield_place(self) -> None:
+        """Close the connection; if its body is being read, let the reader answer 503 first.
 
-        Until that is sent, the connection gives way to any complete request.
+        Until the answer is sent, any complete request may take the place.
         """
         if self._is_read and not self.is_displaced:
             self.is_displaced = True
@@ -217,7 +220,7 @@ class LimitedHttp(H11Protocol, RequestConnection):
             self.transport.abort()
 
     def _place(self, size: int) -> None:
-        """Take the place for what the connection waits for, now that `size` bytes have come or an answer has gone."""
+        """Take the place that fits the connection's phase, after `size` bytes have arrived or an answer was sent."""
         if self._is_upgraded or self.is_displaced or self.transport.is_closing():
             return
         before, self._phase = self._phase, self._find_phase()
@@ -250,7 +253,7 @@ class LimitedHttp(H11Protocol, RequestConnection):
         self._timer = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)
 
     def _has_too_many_lines(self, data: bytes) -> bool:
-        """True if the head of the request has too many lines with these bytes."""
+        """True if these bytes give the head of the request too many lines."""
         end = _HEAD_END.search(known := self._tail + data)
         self._lines += known.count(b"\n", len(self._tail), end.start() if end else None)
         self._tail = known[-2:]
@@ -258,5 +261,8 @@ class LimitedHttp(H11Protocol, RequestConnection):
 
 
 def limited() -> type[LimitedHttp]:
-    """The protocol of one server, for uvicorn.Config. Raises this process's limit of open files as far as it may."""
+    """Return the protocol class of one server, for uvicorn.Config.
+
+    Raises this process's limit of open files as far as the process may.
+    """
     return type("LimitedHttpOfOneServer", (LimitedHttp,), {"places": ConnectionPlaces(open_files.places(MOST))})

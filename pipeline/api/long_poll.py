@@ -1,4 +1,4 @@
-"""Long polls: look, wait for a notification or a time, look again; until something is found or the client is gone."""
+"""Long polls: search, wait for a notification or a time, and search again until a result or the client's disconnect."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from fastapi import Request
 from pipeline.log.wakeups import WakeupSubscription
 
 MAX_SECONDS = 60
-"""The longest that a client may ask us to wait."""
+"""The most seconds that a client may ask the server to wait."""
 _MIN_WAIT, _MAX_WAIT = 0.02, 1.0
-"""Bounds of the next wait when the time given by `due` has come and nothing was found."""
+"""Bounds of the next wait, in seconds, if nothing was found when the time given by `due` had come."""
 T = TypeVar("T")
 
 
 class ClientGoneError(Exception):
-    """The client has disconnected; what was begun for it is rolled back."""
+    """The client has disconnected, so the work that was begun for it is rolled back."""
 
 
 class WaitingClient:
-    """The client of a request. Call `require_there` right before items are delivered to it."""
+    """The client of a request. Call `require_connected` immediately before items are delivered."""
 
     def __init__(self) -> None:
         self.gone = False
 
-    def require_there(self) -> None:
-        """Raises ClientGoneError."""
+    def require_connected(self) -> None:
+        """Raise ClientGoneError if the client has disconnected."""
         if self.gone:
             raise ClientGoneError
 
 
 @asynccontextmanager
 async def _watched(request: Request, subscription: WakeupSubscription) -> AsyncIterator[WaitingClient]:
-    """The client while it waits; the subscription is notified when it disconnects. The body must have been read."""
+    """Yield the client, and notify the subscription when the client disconnects. The body must have been read."""
     client = WaitingClient()
 
     async def watch() -> None:
@@ -63,15 +63,15 @@ async def until_found(
     look: Callable[[WaitingClient], Awaitable[T | None]],
     due: Callable[[], Awaitable[float | None]],
 ) -> T | None:
-    """What `look` finds; None after `seconds`, or when the server is about to end. Raises ClientGoneError.
+    """Return what `look` finds; None after `seconds`, or if the server is stopping. Raises ClientGoneError.
 
-    `due` tells in how many seconds something becomes available without a notification; None: nothing does.
+    `due` returns the seconds until something becomes available without a notification; None: nothing will.
     """
     deadline = time.monotonic() + seconds
     min_wait = _MIN_WAIT
     async with _watched(request, subscription) as client:
         while True:
-            client.require_there()
+            client.require_connected()
             found = await look(client)
             left = deadline - time.monotonic()
             if found is not None or left <= 0 or subscription.closing:

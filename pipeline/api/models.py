@@ -17,12 +17,12 @@ _MONTH = 2_592_000
 
 
 def _whole(value: Any) -> Any:
-    """JSON has one kind of number: 10.0 is 10."""
+    """Return 10 for 10.0, since JSON has one kind of number."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _as_text(value: Any) -> Any:
-    """A seq is a number everywhere else: here it may be one too."""
+    """Return a seq that was given as a number as its text; other fields have it as a number."""
     value = _whole(value)
     return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_SEQ else value
 
@@ -63,26 +63,26 @@ class NewConsumer(_Body):
     tables: list[Text] = Field(
         default_factory=list, max_length=1000, description="`schema.table`, where `*` matches anything; empty: all"
     )
-    actions: list[Actions] = Field(default_factory=list, max_length=20, description="empty: all")
+    actions: list[Actions] = Field(default_factory=list, max_length=20, description="empty: all actions")
     events_table: Text | None = Field(
-        default=None, description="`schema.table` that a route sends changes to; null: the default events table"
+        default=None, description="`schema.table` to which a route sends changes; null: the default events table"
     )
     start: Start = Field(default="now", description=_START_TEXT)
     group_by: list[Text] | None = Field(
         default=None,
         min_length=1,
         max_length=32,
-        description="records: columns whose values form a group; one item of it is delivered at a time; null: the key",
+        description="records: columns whose values form a group; its items are delivered one at a time; null: the key",
     )
     collapse: bool = Field(
         default=True,
         strict=True,
-        description="records: an item is a row with its last change; false: each event is an item, one of a row or"
-        " group is delivered at a time, and in order; it cannot be changed later",
+        description="records: an item is a row with its last change; false: each event is an item, and the items of a"
+        " row or group are delivered one at a time, in order; cannot be changed later",
     )
     visibility: Visibility = Field(default=30, description=f"records: {_VISIBILITY_TEXT}")
     max_deliveries: Annotated[Whole, Field(ge=1, le=1_000_000, strict=True)] | None = Field(
-        default=None, description="records: after so many deliveries an item becomes a dead letter; null: never"
+        default=None, description="records: deliveries after which an item becomes a dead letter; null: never"
     )
     max_unacknowledged: Annotated[Whole, Field(ge=1, le=1_000_000, strict=True)] | None = Field(
         default=None, description="records: how many items may be delivered and unacknowledged; null: any number"
@@ -97,25 +97,25 @@ class NewConsumer(_Body):
 
 
 class Reset(_Body):
-    """Where to start again."""
+    """The place in the log at which a consumer starts again."""
 
     start: Start = Field(default="beginning", description=_START_TEXT)
 
 
 class Receive(_Body):
-    """How many items to receive."""
+    """The number of items to receive."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"max": 10, "wait": 20}]})
 
-    max: Whole = Field(default=1, ge=1, le=1000, strict=True, description="at most so many items")
+    max: Whole = Field(default=1, ge=1, le=1000, strict=True, description="the most items to receive")
     wait: Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False, strict=True)] = Field(
-        default=0, description="seconds to wait for the first one"
+        default=0, description="seconds to wait for the first item"
     )
     visibility: Visibility | None = Field(default=None, description=f"{_VISIBILITY_TEXT}; null: the consumer's")
 
 
 class Ack(_Body):
-    """Items by their ack_ids."""
+    """Items to acknowledge, by their ack_ids."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"ack_ids": ["7ffb1b4e-3b9c-4a52-8f0e-6b7c3c1a9d10"]}]})
 
@@ -126,12 +126,12 @@ class Nack(Ack):
     """Items to deliver again."""
 
     delay: Seconds | None = Field(
-        default=None, description="seconds until then; null: 1, and twice as long after each delivery, at most 300"
+        default=None, description="seconds until the delivery; null: 1, doubled after each delivery, at most 300"
     )
 
 
 class Extend(Ack):
-    """Items that take longer."""
+    """Items whose visibility to extend."""
 
     visibility: Visibility = Field(description="seconds from now until they are delivered again")
 
@@ -148,12 +148,12 @@ class DeadLetterSeqs(_Body):
     """Dead letters by their seq."""
 
     seqs: Annotated[list[_SEQ], Field(min_length=1, max_length=10_000)] | None = Field(
-        default=None, description="null: all"
+        default=None, description="null: all dead letters"
     )
 
 
 class Consumer(BaseModel):
-    """A consumer and its status. Counts stop at 100 000. Null: does not apply to its kind."""
+    """A consumer and its status. Counts stop at 100 000. A field that does not apply to the kind is null."""
 
     id: int
     name: str
@@ -161,29 +161,33 @@ class Consumer(BaseModel):
     tables: list[str]
     actions: list[str]
     state: Literal["active", "paused"]
-    events_table: str | None = Field(description="the events table that it reads; null: the default one")
+    events_table: str | None = Field(description="the events table that the consumer reads; null: the default one")
     group_by: list[str] | None
     collapse: bool
     visibility: float = Field(description="seconds")
     max_deliveries: int | None
     max_unacknowledged: int | None
-    routed: bool | None = Field(description="whether a route sends changes to its events table; null: the default one")
-    position: int = Field(description="cursor: the last seq acknowledged; records: the seq after which it began")
+    routed: bool | None = Field(
+        description="true if a route sends changes to its events table; null: the default table"
+    )
+    position: int = Field(
+        description="cursor: the last acknowledged seq; records: the seq after which the consumer began"
+    )
     reader: str | None = Field(description="cursor: the client that reads its stream")
     reader_since: datetime | None
     created_at: datetime
     updated_at: datetime
-    pending: int | None = Field(description="records: items that wait, including those to be delivered again")
+    pending: int | None = Field(description="records: items that wait, including those that will be delivered again")
     in_flight: int | None = Field(description="records: items that are delivered and not acknowledged")
     dead: int | None = Field(description="records: dead letters")
     oldest_pending_seconds: float | None = Field(
-        description="age of the change that has waited longest, since its arrival in the log"
+        description="seconds since the change that has waited longest arrived in the log"
     )
-    lag: int = Field(description="how many seqs it is behind: from its position in the log to the newest event")
+    lag: int = Field(description="number of seqs from its position in the log to the newest event")
 
 
 class Consumers(BaseModel):
-    """A list."""
+    """A list of consumers."""
 
     data: list[Consumer]
 
@@ -221,11 +225,13 @@ class Events(BaseModel):
     """Part of the log, in its order."""
 
     data: list[Event]
-    last_seq: int = Field(description="continue with `after=` this; it also skips what the filters left out")
+    last_seq: int = Field(
+        description="the value of `after` to continue with; also skips events that the filters left out"
+    )
 
 
 class DeadLetter(Change):
-    """An item that was delivered too often."""
+    """An item that was delivered max_deliveries times without an acknowledgement."""
 
     source_table_oid: int
     deliveries: int
@@ -233,26 +239,26 @@ class DeadLetter(Change):
 
 
 class DeadLetters(BaseModel):
-    """A list."""
+    """A list of dead letters."""
 
     data: list[DeadLetter]
 
 
 class Item(Change):
-    """An item of work: the last change of a row. Acknowledge it by its `ack_id`, which is new for every delivery."""
+    """An item of work. Acknowledge it by its `ack_id`, which is new for every delivery."""
 
     ack_id: UUID
     deliveries: int = Field(description="deliveries since the row last changed, including this one")
 
 
 class Items(BaseModel):
-    """The delivered items; empty when there were none."""
+    """The delivered items; empty if none was available."""
 
     data: list[Item]
 
 
 class Settled(BaseModel):
-    """How many items were found. Those unknown, or delivered again under another `ack_id`, are ignored."""
+    """The number of items that were found. An unknown `ack_id`, or one of an earlier delivery, is ignored."""
 
     count: int
 
@@ -264,9 +270,9 @@ class Position(BaseModel):
 
 
 class Ready(BaseModel):
-    """Whether this server writes the log, and if not, why."""
+    """The readiness of this server: whether it writes the log, and if not, why."""
 
     ready: bool
     reasons: list[str]
-    followers: list[str] = Field(description="what each follower lacks that does not follow all its tables")
-    schedules: list[str] = Field(description="why each schedule failed that did when it last ran")
+    followers: list[str] = Field(description="for each follower that does not follow all its tables: what it lacks")
+    schedules: list[str] = Field(description="for each schedule whose last run failed: why")

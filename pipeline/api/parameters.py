@@ -1,4 +1,4 @@
-"""Query parameters that an endpoint does not have: refused, since a mistyped filter would be none at all."""
+"""Refuses unknown query parameters, because a mistyped filter would otherwise filter nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 
 async def refuse_unknown(request: Request) -> None:
-    """A dependency of every endpoint with parameters. Raises HTTPException with the name."""
+    """Refuse unknown parameters; every endpoint with parameters depends on this. Raises HTTPException with the name."""
     known = list(_names(request.scope["route"].dependant))
     if unknown := set(request.query_params) - set(known):
         use = f"use {', '.join(known)}" if known else "this path takes none"
@@ -18,7 +18,7 @@ async def refuse_unknown(request: Request) -> None:
 
 
 def _names(dependant: Dependant) -> Iterator[str]:
-    """What it takes, and then what its dependencies take."""
+    """Yield the names of an endpoint's parameters, then those of its dependencies."""
     yield from (each.alias for each in dependant.query_params)
     for each in dependant.dependencies:
         yield from _names(each)

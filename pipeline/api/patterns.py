@@ -1,4 +1,4 @@
-"""What requests may hold where a type does not say it all, and the plain sentence for each: nobody reads a pattern."""
+"""Patterns of texts in requests, each with a plain sentence for the error, since a pattern is hard to read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SENTENCES = {
     START: "expected `now`, `beginning`, or a seq to begin after",
     TABLES: "name tables as schema.table, for example public.orders",
 }
-"""By pattern: what is expected of a text that does not match it."""
+"""The sentence of each pattern: what the server expects of a text that does not match."""
 SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half of a surrogate pair: JSON can hold it, UTF-8 and Postgres cannot."""
+"""Half of a surrogate pair, which JSON can hold, but UTF-8 and Postgres cannot."""
 NO_SURROGATE = "a text may not hold half of a surrogate pair"

@@ -1,6 +1,6 @@
-"""Errors in one plain sentence, as problem+json or as the wire of the path has them.
+"""Answers errors with one plain sentence, as problem+json or in the form of the path's wire.
 
-`refusals` tells which error has which status.
+`pipeline.refusals` has the status of each error.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class Problem(BaseModel):
 
 
 def problem(status: int, title: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """An answer with this problem as its body."""
+    """Return an answer with this problem as its body."""
     return JSONResponse({"title": title, "status": status}, status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def answer(match: WireMatch | None, failure: ErrorAnswer) -> Response:
-    """The answer to a request that failed there: in the form of its wire, else a problem."""
+    """Return the answer to a failed request: in the form of its wire, or else as a problem."""
     return problem(failure.status, failure.sentence, failure.headers) if match is None else match.wire.answer(failure)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """These error answers for OpenAPI, and those that every endpoint has."""
+    """Return these error answers for OpenAPI, and those of every endpoint."""
     texts = {
         401: "The token is missing or wrong.",
         403: "The origin of the page, or the host name of the request, is not allowed.",
@@ -73,7 +73,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def explain(error: Exception) -> str:
-    """One sentence for the log; an unexpected error is logged with its place by itself."""
+    """Return one sentence for the log; an unexpected error also gets its own log line, with its traceback."""
     if (known := refusals.for_reader(error)) is not None:
         return str(known)
     refusals.log_unexpected(error, "api.failed")
@@ -81,7 +81,7 @@ def explain(error: Exception) -> str:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of the application. Its `state.wires` are those that it serves."""
+    """Answer every error of the application, whose `state.wires` are the served wires."""
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     for kind in (PipelineError, PoolTimeout, TooManyRequests, psycopg.Error, Exception):
@@ -89,7 +89,7 @@ def install(app: FastAPI) -> None:
 
 
 def sentence(errors: Sequence[Any]) -> str:
-    """What is wrong with a request, without its values."""
+    """Describe what is wrong with a request, without its values."""
     return "; ".join(_explained(error) for error in errors)
 
 
@@ -120,18 +120,18 @@ async def _http(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
         return _answer(request, ErrorAnswer(405, _TEXTS[405], {"Allow": ", ".join(_methods(request)) or allowed}))
-    if error.status_code == 400:  # FastAPI's status for a body that is not even text
+    if error.status_code == 400:  # FastAPI's status for a body that is not text
         return _answer(request, ErrorAnswer(422, "the body is not JSON"))
     given = error.detail if error.status_code not in _TEXTS or error.detail[:1].islower() else None
     return _answer(request, ErrorAnswer(error.status_code, given or _TEXTS[error.status_code], error.headers or {}))
 
 
 def _methods(request: Request) -> list[str]:
-    """All methods of this path; Starlette names only those of the first route with the path."""
+    """Return all methods of this path; Starlette names only those of the first route with the path."""
     found: set[str] = set()
     for each in iter_route_contexts(request.app.routes):
-        is_told = isinstance(each.original_route, APIRoute) and each.include_in_schema
-        if is_told and compile_path(each.path or "")[0].match(request.url.path):
+        is_documented = isinstance(each.original_route, APIRoute) and each.include_in_schema
+        if is_documented and compile_path(each.path or "")[0].match(request.url.path):
             found |= each.methods or set()
     return sorted(found)
 
@@ -143,7 +143,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """Any other error: one of ours, one of a database, or an unexpected one."""
+    """Answer any other error: an error of the product, of a database, or an unexpected one."""
     if (known := refusals.for_reader(error)) is not None:
         status = refusals.codes(known).status
         later = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else {}

@@ -1,4 +1,4 @@
-"""Whose page is read next: few at a time, and long polls that were woken do not wait behind all new requests."""
+"""Decides which request reads its page next: few at a time, and woken long polls do not wait for all new requests."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from psycopg_pool import PoolTimeout
 
 WAIT_SECONDS = 5.0
-"""How long a request waits for its turn, as it does for a connection."""
+"""Seconds that a request waits for its turn; it waits as long for a connection."""
 
 
 class PageTurns:
-    """At most so many have a turn at once. Of those that wait, the oldest woken one and the oldest other alternate."""
+    """At most `most` requests have a turn at once. The oldest woken request and the oldest other one alternate."""
 
     def __init__(self, most: int) -> None:
         self._free = most
@@ -40,7 +40,7 @@ class PageTurns:
             async with asyncio.timeout(WAIT_SECONDS):
                 await mine
         except BaseException as error:
-            if mine.done() and not mine.cancelled():  # it came at the same moment
+            if mine.done() and not mine.cancelled():  # the turn came at the same moment
                 self._pass_on()
             if isinstance(error, TimeoutError):
                 raise PoolTimeout(f"no turn within {WAIT_SECONDS:g} s") from None

@@ -1,4 +1,4 @@
-"""uvicorn's WebSocket connection, tolerant of clients that read slowly, but closing those that are gone."""
+"""uvicorn's WebSocket connection, which tolerates slow clients and closes the connections of vanished ones."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from pipeline.close_codes import NOT_TEXT
 
 MAX_CLIENT_FRAME = 65_536
-"""Bytes of a client's message."""
+"""The most bytes of a client's message."""
 PING_SECONDS = 20.0
-"""How often a client is pinged."""
+"""Seconds between two pings to a client."""
 LINGER_SECONDS = 2.0
-"""How long after a close a client may take data; the rest is discarded."""
+"""Seconds after a close in which a client may read data; the rest is discarded."""
 PIECE_BYTES = 1 << 18
-"""A longer text goes out in pieces, each when the client has read those before it."""
+"""The bytes of one piece: a longer text is sent in pieces, each after the client has read those before."""
 _MAX_UNANSWERED = 8
-"""After so many unanswered retransmissions, about a minute, the peer's machine or network is gone."""
+"""Unanswered retransmissions, about a minute, after which the peer's machine or network counts as gone."""
 _CONTINUED, _FIRST, _FINAL = 0x00, 0x01, 0x80
 _WHOLE_TEXT = _FIRST | _FINAL
 _UNANSWERED_COUNTERS = range(2, 4)
@@ -31,7 +31,7 @@ _UNANSWERED_COUNTERS = range(2, 4)
 
 
 class PatientWebSocket(WebSocketsSansIOProtocol):
-    """A pong delayed by unread data does not close the connection; a peer whose kernel is silent is given up."""
+    """Closes the connection if the peer's kernel is silent, but not if unread data delays a pong."""
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
@@ -44,7 +44,7 @@ class PatientWebSocket(WebSocketsSansIOProtocol):
             self.transport.abort()
         elif self.writable.is_set():
             super().send_keepalive_ping()
-        else:  # it has enough to read
+        else:  # the client has enough to read
             self.schedule_ping()
 
     def handle_ping(self) -> None:
@@ -62,9 +62,9 @@ class PatientWebSocket(WebSocketsSansIOProtocol):
         super().send_receive_event_to_app()
 
     async def send(self, message: ASGISendEvent) -> None:
-        """As ASGI says, and `{"type": "websocket.send", "texts": [bytes, …]}`: many text messages of UTF-8 at once.
+        """Send a message of ASGI, or many UTF-8 texts at once: `{"type": "websocket.send", "texts": [bytes, …]}`.
 
-        Held back while the client does not read. Raises ClientDisconnected.
+        Waits while the client does not read. Raises ClientDisconnected.
         """
         await self.writable.wait()
         if self.close_sent:  # an invalid frame has closed it while the application was about to send
@@ -76,7 +76,7 @@ class PatientWebSocket(WebSocketsSansIOProtocol):
             await self._send_texts(texts)
 
     async def _send_texts(self, texts: Sequence[bytes]) -> None:
-        """One write for all that are not long: through `send`, each would cost as much as decoding it did."""
+        """Send all short texts in one write; through `send`, each would cost as much again as decoding it."""
         written: list[bytes] = []
         for text in texts:
             if len(text) <= PIECE_BYTES:
@@ -88,7 +88,7 @@ class PatientWebSocket(WebSocketsSansIOProtocol):
         self._write(written)
 
     async def _send_long(self, text: bytes) -> None:
-        """In fragments of one message, between which pings, pongs and a close may go out."""
+        """Send a text in fragments of one message, between which pings, pongs and a close may be sent."""
         whole, opcode = memoryview(text), _FIRST
         for start in range(0, len(text), PIECE_BYTES):
             piece = whole[start : start + PIECE_BYTES]
@@ -129,11 +129,11 @@ SETTINGS: dict[str, Any] = {
     "ws_ping_timeout": None,
     "ws_per_message_deflate": False,
 }
-"""For uvicorn.Config. Without compression each client needs little memory, and all clients get the same frames."""
+"""Settings for uvicorn.Config. Without compression a client needs little memory, and all get the same frames."""
 
 
 def _frame_head(opcode: int, size: int) -> bytes:
-    """RFC 6455, 5.2; a server's frames are not masked."""
+    """Return the head of a frame, by RFC 6455, 5.2; a server's frames are not masked."""
     if size < 126:
         return bytes((opcode, size))
     return struct.pack("!BBH", opcode, 126, size) if size < 1 << 16 else struct.pack("!BBQ", opcode, 127, size)

@@ -1,4 +1,4 @@
-"""What a wire is: its paths, which of their GETs change something, the form of its errors; and which are served."""
+"""Describes wires, the protocols of other systems: their paths, the form of their errors, and which are served."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ErrorAnswer:
-    """An answer that is an error, before it has a form. `handshake`: of a WebSocket, instead of its upgrade."""
+    """An error as an answer, before a wire gives it a form. `handshake`: refuses the handshake of a WebSocket."""
 
     status: int
     sentence: str
@@ -33,7 +33,7 @@ ErrorForm = Callable[[ErrorAnswer], Response]
 
 @dataclass(frozen=True)
 class WirePath:
-    """A path of a wire, written as routes are. `get_changes`: a GET of it changes something, as if it were a POST."""
+    """A path of a wire, written as routes are. `get_changes`: its GET changes something, as a POST would."""
 
     path: str
     get_changes: bool = False
@@ -43,13 +43,13 @@ class WirePath:
         return compile_path(self.path)[0]
 
     def matches(self, path: str) -> bool:
-        """Whether that is a path of this place."""
+        """True if the path of a request matches."""
         return self._pattern.match(path) is not None
 
 
 @dataclass(frozen=True)
 class WireResources:
-    """What a wire is served with. `server`: this server's name, unique among those on one pipeline database."""
+    """The resources that a wire uses. `server`: this server's name, unique among those on one pipeline database."""
 
     config: Config
     database: Pool
@@ -62,18 +62,18 @@ class WireService(Protocol):
 
     @property
     def routes(self) -> APIRouter:
-        """Its endpoints; none of them is in OpenAPI."""
+        """Return the endpoints of the wire; none of them is in OpenAPI."""
 
     async def close(self) -> None:
-        """End what waits or streams, within seconds; what comes from then on is refused."""
+        """End waiting and streaming requests within seconds, and refuse later ones."""
 
 
 @dataclass(frozen=True)
 class WireProtocol:
-    """What the clients of one other system speak.
+    """The protocol of one other system, which its clients use.
 
-    `forms` has the form of errors by their status; those of every other status have the form `otherwise`. Its clients
-    always send a Bearer where `wants_bearer`: of any value, where none is needed.
+    `forms` has the form of errors by status; an error of any other status has the form `otherwise`. `wants_bearer`: its
+    clients must send a Bearer, of any value if no token is needed.
     """
 
     name: str
@@ -84,17 +84,17 @@ class WireProtocol:
     wants_bearer: bool = False
 
     def find_path(self, path: str) -> WirePath | None:
-        """The place with that path; None when it is not one of this wire."""
+        """Return the wire path that this path matches, or None."""
         return next((each for each in self.paths if each.matches(path)), None)
 
     def answer(self, failure: ErrorAnswer) -> Response:
-        """The failure as these clients know it."""
+        """Return the error in the form that these clients expect."""
         return self.forms.get(failure.status, self.otherwise)(failure)
 
 
 @dataclass(frozen=True)
 class WireMatch:
-    """Where a request goes on a wire. `is_open`: it is answered without the token."""
+    """The wire, and its path, that a request matches. `is_open`: the request needs no token."""
 
     wire: WireProtocol
     path: WirePath
@@ -102,14 +102,14 @@ class WireMatch:
 
 
 class ServedWires:
-    """The wires that a server serves; all others are as if they did not exist."""
+    """The wires that a server serves; their clients cannot reach any other wire."""
 
     def __init__(self, wires: Iterable[WireProtocol], open_wires: Iterable[str] = ()) -> None:
         self.wires = tuple(wires)
         self._open = frozenset(open_wires)
 
     def match(self, path: str) -> WireMatch | None:
-        """Where on a wire that path leads; None: elsewhere."""
+        """Return the wire and its path that this path matches; None if no served wire has the path."""
         for wire in self.wires:
             if (wire_path := wire.find_path(path)) is not None:
                 return WireMatch(wire, wire_path, wire.name in self._open)

@@ -179,7 +179,7 @@ async def _hand_out(database: Pool, client: WaitingClient, name: str, wanted: Re
     async with transaction as connection, connection.cursor(row_factory=scalar_row) as cursor:
         await cursor.execute(_RECEIVE_RECORDS, parameters)
         items = await cursor.fetchall()
-        client.require_there()
+        client.require_connected()
     return items or None
 
 

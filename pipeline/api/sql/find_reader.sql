@@ -1,4 +1,4 @@
--- What a consumer reads, and from where.
+-- Find a consumer's position, filter and events table.
 select kind, state, position, tables, actions, events_table,
-    to_regclass(pipeline.events_relation(events_table)) is not null as is_there
+    to_regclass(pipeline.events_relation(events_table)) is not null as table_exists
 from pipeline.consumers where name = %(name)s::text

@@ -101,7 +101,7 @@ class SequinService:
             found = await self._items.receive(connection, name, wanted.most)
             await self._learn_sources(connection, {each.source_id for each in found})
             texts = self._texts(name, found) or None
-            client.require_there()
+            client.require_connected()
         return texts
 
     def _texts(self, name: str, found: Sequence[DeliveredItem]) -> list[str]:

@@ -53,7 +53,7 @@ def test_a_displaced_request_leaves_its_place_to_a_complete_one(monkeypatch: pyt
                     await begun.acquire()
                 complete = object(), object()
                 assert kind.places.has_room({*connections, *complete})
-                made[0].give_way()
+                made[0].yield_place()
                 assert made[0].is_displaced
                 assert kind.places.has_room({*connections, *complete})
                 assert (connections, made[1].is_displaced) == ({made[1]}, False)
