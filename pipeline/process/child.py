@@ -1,4 +1,4 @@
-"""A child process: started, listened to, killed when frozen, restarted with backoff. Whatever it does."""
+"""A child process of any kind: started, heard, killed if it is frozen, and restarted with backoff."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ logger = logging.getLogger(__name__)
 RETRY = 75
 """Exit status of a child that asks to be started again (EX_TEMPFAIL of sysexits.h)."""
 DRAIN_SECONDS = 30.0
-"""How long all children together have to finish after SIGTERM."""
+"""Seconds that all children together have to finish after SIGTERM."""
 FROZEN_SECONDS, STARTING_SECONDS = 10.0, 60.0
-"""A child that sends nothing for so long is killed and restarted; until its first sign of life it is still loading."""
+"""Seconds of silence after which a child is killed and restarted; the second until its first sign of life."""
 _FIRST_DELAY, _LONGEST_DELAY, _HEALTHY_AFTER = 0.25, 5.0, 2.0
 POLL = 0.1
-"""Seconds between two looks at a child."""
+"""Seconds between two checks of a child."""
 _HERE = Path(__file__).parents[2]
 
 
 class ProcessHandle(Protocol):
-    """What is needed of a process; a Popen is one."""
+    """The methods of a process that `ChildProcess` needs; a Popen has them."""
 
     @property
     def pid(self) -> int: ...
@@ -42,11 +42,11 @@ class ProcessHandle(Protocol):
 
 
 Launch = Callable[[socket.socket], ProcessHandle | None]
-"""Starts a process whose standard input is this socket; None when that is not possible now."""
+"""A function that starts a process with this socket as standard input; None if that is impossible now."""
 
 
 def program(command: Sequence[str], errors: ChildErrors | None = None) -> Launch:
-    """A Launch that runs this program; its standard error is `errors`, by default ours."""
+    """Return a Launch that runs this program; its standard error is `errors`, by default this process's."""
 
     taken = None if errors is None else errors.fileno()
 
@@ -57,18 +57,18 @@ def program(command: Sequence[str], errors: ChildErrors | None = None) -> Launch
 
 
 def be_as_program() -> None:
-    """Prepare this process for forks: import what a `program` would, and give children the same environment."""
+    """Prepare this process for forks: import the modules that a `program` would, and give children its environment."""
     os.environ.update(python_path.environment(_HERE))
     sys.path[0 : not sys.flags.safe_path] = [str(_HERE)]
 
 
 class ChildProcess:
-    """One process. `process` is None while it does not run; it may be started again from `restart_at` on."""
+    """A child process. `process` is None while it does not run; it may be started again from `restart_at` on."""
 
     def __init__(
         self, role: str, launch: Launch, settings: str, attach: Callable[[], socket.socket] | None = None
     ) -> None:
-        """`role`: what log lines call it. `settings`: the first line of its standard input. `attach`: makes a socket
+        """`role`: its name in log lines. `settings`: the first line of its standard input. `attach`: makes a socket
         that is sent with that line each time it is started, for `signals.read_settings_and_socket`.
         """
         self.role = role
@@ -86,7 +86,7 @@ class ChildProcess:
         self.process: ProcessHandle | None = None
 
     def start(self) -> None:
-        """Run it. Its standard input carries the settings, and ends when this process does."""
+        """Start the process. Its standard input carries the settings, and ends when this process does."""
         self._begin()
         if self.process is not None:
             pid = self.process.pid
@@ -103,7 +103,7 @@ class ChildProcess:
         if self.process is None:
             self.forget()
             return
-        with suppress(BrokenPipeError, ConnectionResetError):  # it has died already, as the next look finds
+        with suppress(BrokenPipeError, ConnectionResetError):  # it has died already, as the next check finds
             self._send(self._line, self._settings.encode() + b"\n")
         self._line.setblocking(False)
 
@@ -115,11 +115,11 @@ class ChildProcess:
 
     @property
     def lives(self) -> bool:
-        """Whether it runs."""
+        """True while the process runs."""
         return self.process is not None and self.process.poll() is None
 
     def retire(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Ask it to end, once; when called again after so many seconds, kill it if it still runs."""
+        """Ask the process to end, once. A later call kills it if it still runs after `seconds`."""
         if self.process is None:
             return
         if not self.retiring:
@@ -130,7 +130,7 @@ class ChildProcess:
             self.process.kill()
 
     def kill(self, seconds: float) -> None:
-        """Kill it, and wait at most so many seconds until it has ended."""
+        """Kill the process, and wait until it has ended, at most `seconds`."""
         if self.process is None:
             return
         self.process.kill()
@@ -139,9 +139,9 @@ class ChildProcess:
             time.sleep(POLL / 100)
 
     def ended(self) -> int | None:
-        """Its exit status once it has ended, below 0 for a signal; a frozen process is killed.
+        """Return the exit status once the process has ended, below 0 for a signal. Kills a frozen process.
 
-        Call it every POLL: looks are counted, not seconds, since this process may have been frozen with it.
+        Call this every POLL: it counts calls instead of seconds, since this process may have been frozen, too.
         """
         if self.process is None:
             return None
@@ -154,7 +154,7 @@ class ChildProcess:
         return self.process.poll()
 
     def _listen(self) -> None:
-        """Read what it has sent since the last look."""
+        """Read what the process has sent since the last call."""
         if self._line is None:
             return
         with suppress(BlockingIOError, ConnectionResetError):
@@ -164,7 +164,7 @@ class ChildProcess:
                 self._receive(received)
 
     def _receive(self, received: bytes) -> None:
-        """Any byte is a sign of life; most children send nothing else."""
+        """Take received bytes: each is a sign of life, and most children send nothing else."""
 
     def forget(self) -> None:
         """Close the socket of a process that has ended."""
@@ -173,9 +173,9 @@ class ChildProcess:
             self._line.close()
 
     def start_again(self, code: int) -> bool:
-        """Plan the next start after it has ended with this status; each failure in a row doubles the delay.
+        """Plan the next start after an end with this status. Each failure in a row doubles the delay.
 
-        False, and no start is planned, when it has ended for good.
+        Returns False, and plans nothing, if the process has ended for good.
         """
         if code > 0 and code != RETRY and not self.retiring:
             return False

@@ -1,7 +1,7 @@
-"""Passes on to the log, line by line, what children write to standard error.
+"""Passes lines that children write to standard error on to the log.
 
-Libraries write there as they like, such as gRPC, Python's own warnings, and a program that crashes. What a process has
-written stays in the pipe when it dies. If this process dies, its children end soon after, and what they write is lost.
+Libraries such as gRPC, Python's own warnings and crashing programs write there. The output of a process stays in the
+pipe when it dies. If this process dies, its children end soon after, and what they write is lost.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _ROOM = 1_000_000
 _LONGEST = 1_000_000
 """A line that is longer is passed on in pieces."""
 _DRAIN_SECONDS = 2.0
-"""How long to wait for another line at the end: a process that did not end may hold the pipe open."""
+"""Seconds to wait for another line at the end: a process that has not ended may hold the pipe open."""
 
 
 class ChildErrors:
-    """The pipe. A context manager; `listening` comes after the fork, because it begins a thread."""
+    """The pipe of children's standard error, a context manager. Use `listening` after the fork: it begins a thread."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         """`show` is called with each line, in the thread."""
@@ -40,7 +40,7 @@ class ChildErrors:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Pass on what children that have ended left behind."""
+        """Pass on the remaining lines of ended children."""
         if self._taken:
             return
         os.close(self._write)

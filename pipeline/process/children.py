@@ -9,7 +9,7 @@ from pipeline.process.child import POLL, ChildProcess
 
 
 def end_all(children: Collection[ChildProcess], seconds: float) -> None:
-    """Ask all to end, and wait until they have; those that still run after so many seconds are killed."""
+    """Ask all to end, and wait until they have; kill those that still run after `seconds`."""
     for child in children:
         child.retire(seconds)
     for child in children:

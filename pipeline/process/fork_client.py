@@ -1,4 +1,4 @@
-"""The other side of the fork server: asks it to fork, and knows the processes that it has forked."""
+"""The client side of the fork server: asks it to fork, and knows the processes that it has forked."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pipeline.process.child import FROZEN_SECONDS, POLL, ChildProcess, ProcessHa
 from pipeline.process.child_errors import ChildErrors
 
 _REAP_SECONDS = 1.0
-"""How long to wait for it after killing it, so that its CPU time is counted as the server's."""
+"""Seconds to wait for a killed fork server, so that its CPU time is counted as the server's."""
 
 
 class ForkServer(ChildProcess):
-    """The supervisor's side. When the fork server ends, its forks are killed: nobody would report their end."""
+    """The fork server as the supervisor sees it. When it ends, its forks are killed: it can no longer report them."""
 
     def __init__(self, run: Callable[[], int], command: Sequence[str], errors: ChildErrors | None = None) -> None:
-        """The first is a fork of this process that runs `run`; later ones, when there are threads, run `command`.
+        """The first one is a fork of this process that runs `run`; later ones, since threads run, execute `command`.
 
-        `errors`: standard error of the fork server and of what it forks, by default ours.
+        `errors`: standard error of the fork server and its forks, by default this process's.
         """
         super().__init__("fork server", self._fork_here, "")
         self._run = run
@@ -34,7 +34,7 @@ class ForkServer(ChildProcess):
         self._forks = _Forks(self.look)
 
     def __enter__(self) -> ForkServer:
-        """Start it, while this process has no threads and no connections; it logs nothing yet."""
+        """Start the fork server, while this process has no threads and no connections; it logs nothing yet."""
         self._begin()
         self._launch = self._later
         return self
@@ -58,11 +58,11 @@ class ForkServer(ChildProcess):
 
     @property
     def ready(self) -> bool:
-        """Whether it has imported everything."""
+        """True if the fork server has imported everything."""
         return self.process is not None and self._heard
 
     def fork(self, name: str, line: socket.socket) -> ProcessHandle | None:
-        """A new process with this name and standard input; None when the fork server has ended or is frozen."""
+        """Return a new process with this name and standard input; None if the fork server has ended or is frozen."""
         if self.process is None or self._line is None:
             return None
         process = self.process
@@ -87,7 +87,7 @@ class ForkServer(ChildProcess):
 
 
 class SiblingProcesses:
-    """A forked process's side: it asks for processes that it supervises itself, and that end with it."""
+    """The fork server as a forked process sees it: forks processes that this one supervises, and that end with it."""
 
     def __init__(self, line: socket.socket) -> None:
         """`line`: the socket to the fork server."""
@@ -97,9 +97,9 @@ class SiblingProcesses:
         self._forks = _Forks(self._look)
 
     def fork(self, name: str, line: socket.socket) -> ProcessHandle | None:
-        """As ForkServer.fork. When the fork server has ended, the supervisor is about to end this process too.
+        """Fork as ForkServer.fork does. If the fork server has ended, the supervisor will end this process, too.
 
-        Raises DatabaseUnavailableError when it has not ended and does not answer; then this process should end.
+        Raises DatabaseUnavailableError if it has not ended and does not answer; then this process should end.
         """
         if self._gone:
             return None
@@ -134,7 +134,7 @@ class _Forks:
     def ask(
         self, line: socket.socket, name: str, standard_input: socket.socket, lives: Callable[[], bool]
     ) -> ForkedProcess | None:
-        """The process, as soon as it is forked; None when the fork server ends first, or sends nothing for long."""
+        """Return the process once it is forked; None if the fork server ends first, or is silent for long."""
         self._answer = None
         give_up = time.monotonic() + FROZEN_SECONDS
         try:
@@ -156,7 +156,7 @@ class _Forks:
                     self._living.pop(int(pid)).status = int(status)
 
     def orphan(self) -> None:
-        """The fork server has ended and cannot report the end of its forks any more: kill them."""
+        """Kill the forks of a fork server that has ended, since it can no longer report their end."""
         for forked in self._living.values():
             forked.status = -signal.SIGKILL
             _send(forked.pid, signal.SIGKILL)
@@ -173,7 +173,7 @@ class ForkedProcess:
         self._look = look
 
     def poll(self) -> int | None:
-        """As Popen.poll: the exit status, or minus the signal that killed it; None while it runs."""
+        """Return the exit status, or minus the signal that killed it; None while it runs. As Popen.poll."""
         if self.status is None:
             self._look()
         return self.status

@@ -22,7 +22,7 @@ def fork_on_request(load: Callable[[], None]) -> tuple[str, SiblingProcesses] | 
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    gc.disable()  # what is imported is no garbage, and to look for some takes a tenth of the time
+    gc.disable()  # imported modules are no garbage, and a collection would take a tenth of the time
     load()
     gc.collect()
     gc.freeze()  # the collector never touches what was imported, so that its pages stay shared
@@ -48,7 +48,7 @@ class _Forking:
         self._requested_by: dict[int, socket.socket] = {}
 
     def run(self) -> tuple[str, SiblingProcesses] | None:
-        """Returns what `fork_on_request` does."""
+        """Run the loop; returns as `fork_on_request` does."""
         while True:
             with suppress(BlockingIOError):  # a frozen supervisor does not read
                 _send(self._supervisor, b"\n", socket.MSG_DONTWAIT)
@@ -69,7 +69,7 @@ class _Forking:
             self._report_ended()
 
     def _fork(self, line: socket.socket, standard_input: int) -> SiblingProcesses | None:
-        """In the new process its SiblingProcesses; in this one None."""
+        """Fork. Returns in the new process its SiblingProcesses, in this one None."""
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid:
@@ -103,7 +103,7 @@ def _send(line: socket.socket, message: bytes, flags: int = 0) -> None:
 
 
 def _receive(line: socket.socket) -> tuple[bytes, list[int]]:
-    """The bytes received, and the files sent with them; no bytes when the other side has ended."""
+    """Return the received bytes, and the files sent with them; no bytes if the other side has ended."""
     try:
         received, files, _, _ = socket.recv_fds(line, 1024, 1)
     except ConnectionResetError:

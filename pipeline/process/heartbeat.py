@@ -1,4 +1,4 @@
-"""A server's sign of life in a file, for `pipeline health` where the server answers no HTTP.
+"""A server's sign of life in a file, for `pipeline health` if the server answers no HTTP.
 
 The file's modification time is the sign, its text the server's pid.
 """
@@ -14,16 +14,16 @@ logger = logging.getLogger(__name__)
 
 EVERY_SECONDS = 2.0
 STALE_SECONDS = 15.0
-"""Without a sign for so long a server hangs, or is gone."""
+"""Seconds without a sign after which a server hangs, or is gone."""
 
 
 def file(data_dir: Path, role: str) -> Path:
-    """Where the server of this one role leaves its sign."""
+    """Return the file in which the server of this role leaves its sign."""
     return data_dir / "alive" / role
 
 
 class HeartbeatFile:
-    """Call it all the time: it leaves a sign every EVERY_SECONDS. Where it cannot, the server goes on."""
+    """The file of a server. A call leaves a sign, at most every EVERY_SECONDS; if it cannot, the server continues."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -45,7 +45,7 @@ class HeartbeatFile:
             self._failed = True
 
     def end(self) -> None:
-        """The server ends: no sign is left."""
+        """Remove the sign, since the server ends."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError:
@@ -53,7 +53,7 @@ class HeartbeatFile:
 
 
 def age(path: Path) -> float | None:
-    """Seconds since the last sign; None when there is none."""
+    """Return the seconds since the last sign; None if there is none."""
     try:
         return max(0.0, time.time() - path.stat().st_mtime)
     except OSError:

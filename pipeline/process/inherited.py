@@ -16,7 +16,7 @@ _waited = 0
 
 @contextmanager
 def own_child() -> Iterator[None]:
-    """Keep the exit status of a child that is started and waited for inside of this block, in any thread."""
+    """Keep the exit status of a child that any thread starts and waits for inside of this block."""
     global _waited
     with _lock:
         _waited += 1
@@ -28,7 +28,7 @@ def own_child() -> Iterator[None]:
 
 
 def collect(own: Collection[int]) -> None:
-    """Collect what was inherited and has ended. `own`: children whose status another part of this process collects.
+    """Collect inherited processes that have ended. `own`: children whose status another part of this process collects.
 
     Does nothing while `own_child` is in use; call it again and again.
     """

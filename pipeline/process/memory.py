@@ -1,4 +1,4 @@
-"""The memory of a process that serves clients: what requests took is given back to the system."""
+"""Memory that requests took is given back to the system, in processes that serve clients."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pipeline.process import supervised
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _LARGE = 65_536
-"""Bytes from which on a piece has a mapping of its own, which ends with it."""
+"""Pieces of at least these bytes have their own mapping, which ends with them."""
 _TRIM_SECONDS = 10.0
-"""How often free pages between small pieces are given back, which takes about a millisecond."""
+"""Seconds between two returns of free pages between small pieces, each of which takes about a millisecond."""
 
 
 def return_freed() -> None:
     """Set glibc so that freed memory leaves the process; call this before threads begin.
 
     By default, once a large piece was freed, glibc puts others between small pieces: then bodies of requests keep their
-    memory for good. And many threads have a part of the memory for themselves. No other C library is changed.
+    memory for good. Many threads also have their own part of the memory. No other C library is changed.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt") and hasattr(library, "malloc_trim"):

@@ -1,11 +1,11 @@
-"""How many files a process may open: each connection of a client is one."""
+"""The limit of files that a process may open: each connection of a client is one."""
 
 from __future__ import annotations
 
 import resource
 
 OTHER_FILES = 100
-"""Files that are open besides connections of clients, at most: logs, sockets of databases, modules that are read."""
+"""The most files that are open besides clients' connections: logs, sockets of databases, modules that are read."""
 _MOST_FILES = 65_536
 
 

@@ -1,4 +1,4 @@
-"""Whether cores are short: how long this process has waited for one while it could have run."""
+"""A measure of short cores: the time in which this process could have run and waited for a core."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ FREE, SHORT = 0.4, 0.8
 """Cores are free while a process waits for less than this share of the time in which it could run, and short from that
 on."""
 LOOK_EVERY = 0.25
-"""Seconds between two looks at that."""
+"""Seconds between two measurements."""
 
 
 class RunDelay:
-    """What the scheduler says of this process's main thread; nothing where there is no such file."""
+    """The scheduler's figures of this process's main thread; 0 if the kernel has no such file."""
 
     def __init__(self, file: Path = SCHEDSTAT) -> None:
         self._file = file
         self._before = self._read()
 
     def share(self) -> float:
-        """Of the time since the last call in which it ran or could have run, the share in which it waited; 0 to 1."""
+        """Return the share, 0 to 1, of the runnable time since the last call in which the thread waited for a core."""
         before, self._before = self._before, self._read()
         ran, waited = (new - old for new, old in zip(self._before, before, strict=True))
         return waited / (ran + waited) if ran + waited > 0 else 0.0
@@ -36,7 +36,7 @@ class RunDelay:
 
 
 class ShortCores:
-    """How short cores are: from 0, free, to 1, where this process mostly waits for one."""
+    """How short cores are: from 0 (free) to 1, if this process mostly waits for one."""
 
     def __init__(self, delay: RunDelay | None = None, *, free: float = FREE, short: float = SHORT) -> None:
         self._delay = delay or RunDelay()
@@ -44,7 +44,7 @@ class ShortCores:
         self._degree = self._look_at = 0.0
 
     def degree(self) -> float:
-        """Looks at most every LOOK_EVERY, and follows what it sees by half: one look says little."""
+        """Return the degree. Measures at most every LOOK_EVERY, and moves half of the way to each new value."""
         if (now := time.monotonic()) >= self._look_at:
             self._look_at = now + LOOK_EVERY
             seen = min(1.0, max(0.0, (self._delay.share() - self._free) / (self._short - self._free)))

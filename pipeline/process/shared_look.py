@@ -1,4 +1,4 @@
-"""An answer that takes a thread and sessions to find, found once for all who ask at the same time."""
+"""An answer that takes a thread and sessions, found once for all callers that ask at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every long-running process needs: a stop by signal, and an end when its parent has ended."""
+"""Stop a long-running process by signal, and end it when its parent has ended."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 LEAVE_SECONDS = 5.0
-"""How long to wait for a thread whose result is no longer needed."""
+"""Seconds to wait for a thread whose result is no longer needed."""
 PULSE_SECONDS = 1.0
-"""How often a child process sends its parent a sign of life."""
+"""Seconds between two signs of life that a child process sends its parent."""
 
 
 class StopSignal:
     """Set by SIGTERM (and SIGINT unless ignored). `wait` sleeps, but no longer than until it is set.
 
-    No lock has a part in it: the handler runs in the middle of anything, also of `wait`, or of itself.
+    It uses no lock: the handler may interrupt anything, also `wait`, or itself.
     """
 
     def __init__(self, *, ignore_interrupt: bool) -> None:
-        """Installs the handlers; only in the main thread. `ignore_interrupt`: the parent handles Ctrl-C."""
+        """Install the handlers; only in the main thread. `ignore_interrupt`: the parent handles Ctrl-C."""
         self._set = False
         self._readable, self._write = os.pipe()
         self._callbacks: list[Callable[[], object]] = []
@@ -38,7 +38,7 @@ class StopSignal:
         return self._set
 
     def wait(self, seconds: float) -> bool:
-        """Sleep; True as soon as it is set."""
+        """Sleep; returns True as soon as the signal is set."""
         if not self._set:
             poller = select.poll()
             poller.register(self._readable, select.POLLIN)
@@ -46,7 +46,7 @@ class StopSignal:
         return self._set
 
     def then(self, callback: Callable[[], object]) -> None:
-        """Call this, from the signal handler, when it is set; at once when it is set already."""
+        """Call this, from the signal handler, when the signal is set; at once if it is set already."""
         self._callbacks.append(callback)
         if self:
             callback()
@@ -55,13 +55,13 @@ class StopSignal:
         if self._set:
             return
         self._set = True
-        os.write(self._write, b".")  # is never read: who waits later finds it, too
+        os.write(self._write, b".")  # is never read: a later `wait` finds it, too
         for callback in self._callbacks:
             callback()
 
 
 def in_loop(callback: Callable[[], object]) -> Callable[[], None]:
-    """A function that calls `callback` in the current event loop, from any thread; does nothing once that is closed."""
+    """Return a function that calls `callback` in the current event loop, from any thread, until the loop is closed."""
     loop = asyncio.get_running_loop()
 
     def call() -> None:
@@ -72,7 +72,7 @@ def in_loop(callback: Callable[[], object]) -> Callable[[], None]:
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """As asyncio.to_thread, but a cancellation waits until the thread has ended.
+    """Run a function as asyncio.to_thread does, but let a cancellation wait until the thread has ended.
 
     Afterwards its connections are closed or used by others, who must not find them inside of a transaction.
     """
@@ -87,9 +87,9 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
 
 def read_settings() -> str | None:
-    """The first line of standard input, unbuffered: the rest is for `live_with_parent`.
+    """Return the first line of standard input, unbuffered: the rest is for `live_with_parent`.
 
-    None when the parent ends before it has sent the line.
+    Returns None if the parent ends before it has sent the line.
     """
     line = bytearray()
     while (byte := os.read(0, 1)) != b"\n":
@@ -100,7 +100,7 @@ def read_settings() -> str | None:
 
 
 def read_settings_and_socket() -> tuple[str | None, socket.socket | None]:
-    """As `read_settings`, and the socket that came with the line, if one did."""
+    """Return the line of `read_settings`, and the socket that came with it, if any."""
     with socket.socket(fileno=os.dup(0)) as line:
         first, found, _, _ = socket.recv_fds(line, 1, 1)
     attached = socket.socket(fileno=found[0]) if found else None
@@ -109,9 +109,9 @@ def read_settings_and_socket() -> tuple[str | None, socket.socket | None]:
 
 
 def live_with_parent() -> None:
-    """End this process when the parent ends, to which standard input is a socket, and send it signs of life.
+    """End this process when its parent ends, and send the parent signs of life, over standard input, a socket.
 
-    One byte now and then every PULSE_SECONDS shows that this process is not frozen.
+    One byte now, and one every PULSE_SECONDS, shows that this process is not frozen.
     """
     line = socket.socket(fileno=os.dup(0))
     line.settimeout(PULSE_SECONDS)

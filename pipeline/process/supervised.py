@@ -1,6 +1,6 @@
 """Tasks and threads that a process cannot do without: after an unexpected error they start again, and the log says so.
 
-Else they would be missing for good in a process that looks healthy.
+Otherwise they would be missing for good in a process that looks healthy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 logger = logging.getLogger(__name__)
 
 RESTART_SECONDS = 1.0
-"""How long after an unexpected error a task or thread starts again."""
+"""Seconds after an unexpected error until a task or thread starts again."""
 
 
 def start_task(name: str, act: Callable[[], Awaitable[object]]) -> asyncio.Task[None]:

@@ -1,4 +1,4 @@
-"""One child process for each role: started, restarted with backoff, stopped in order. Whatever they do."""
+"""One child process for each role: started, restarted with backoff, stopped in order."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pipeline.process.fork_client import ForkServer
 logger = logging.getLogger(__name__)
 
 _LEAST_SECONDS = 1.0
-"""How long each child has to end, even if one before it has used up the time of all."""
+"""Seconds that each child has to end, even if an earlier one has used up the time of all."""
 _KILLED_SECONDS = 2.0
-"""A killed process ends at once; only the fork server, which reports it, may be frozen."""
+"""Seconds to wait for a killed process. It ends at once, but the fork server, which reports that, may be frozen."""
 
 
 class Supervisor:
@@ -39,7 +39,7 @@ class Supervisor:
         always: Sequence[str] = (),
         beat: Callable[[], None] = lambda: None,
     ) -> None:
-        """`beat` is called all the time, too."""
+        """Create a supervisor, which calls `beat` all the time, too."""
         self._fork_server = fork_server
         self._children = [ChildProcess(role, partial(fork_server.fork, role), settings) for role in roles]
         self._leads = leads
