@@ -87,7 +87,7 @@ def _make(
     missing = lacking(follower, tables)
     if not missing:
         return {}
-    dumped, refused = _dumped(source, dsn, missing)
+    dumped, refused = _dump(source, dsn, missing)
     known = [name for (name,) in follower.execute("select name from pg_catalog.pg_settings").fetchall()]
     while dumped:
         failed = dict[NamedTable, FollowerError]()
@@ -111,12 +111,12 @@ def _make(
     return refused
 
 
-def _dumped(
+def _dump(
     source: Connection, dsn: str, tables: Sequence[NamedTable]
 ) -> tuple[dict[NamedTable, _TableDump], dict[NamedTable, FollowerError]]:
     """Dump tables of the source that still exist; also return the tables that cannot be dumped, and why."""
     try:
-        return _dumped_at_once(source, dsn, tables), {}
+        return _dump_at_once(source, dsn, tables), {}
     except FollowedTablesChangedError:
         raise
     except FollowerError as error:
@@ -124,13 +124,13 @@ def _dumped(
             return {}, {tables[0]: error}
     dumped, refused = dict[NamedTable, _TableDump](), dict[NamedTable, FollowerError]()
     for table in tables:
-        more, why = _dumped(source, dsn, [table])
+        more, why = _dump(source, dsn, [table])
         dumped |= more
         refused |= why
     return dumped, refused
 
 
-def _dumped_at_once(source: Connection, dsn: str, tables: Sequence[NamedTable]) -> dict[NamedTable, _TableDump]:
+def _dump_at_once(source: Connection, dsn: str, tables: Sequence[NamedTable]) -> dict[NamedTable, _TableDump]:
     """Dump all tables at once. If a table is altered during the dump, all are dumped again. Raises FollowerError."""
     values = {"oids": [table.table_oid for table in tables]}
     for _ in range(TRIES):

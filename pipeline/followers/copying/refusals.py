@@ -34,7 +34,7 @@ def note_of(error: PipelineError | psycopg.Error, follower: Connection, source: 
     `oid`: the table's oid at the source. Neither session may have an open transaction.
     """
     helps = error.remedy if isinstance(error, SchemaChangeError) else None
-    if (known := unfound_names.of(error) or refused_rows.of(error)) is not None:
+    if (known := unfound_names.from_error(error) or refused_rows.from_error(error)) is not None:
         helps = known.remedy(follower, source) or helps
     elif isinstance(error.__cause__, psycopg.Error) and error.__cause__.sqlstate in _LACKING:
         missing = needed_objects.statements(source, follower, [oid])

@@ -67,7 +67,7 @@ class _UniqueIndex:
     drops: str
 
 
-def of(error: BaseException) -> RefusedRow | None:
+def from_error(error: BaseException) -> RefusedRow | None:
     """Return the row that the follower refused, according to the error or its cause; None for another error."""
     if isinstance(error, StatementRefusedError) and error.place != "follower":
         return None

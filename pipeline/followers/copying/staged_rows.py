@@ -53,7 +53,7 @@ class StagedRows:
         while any(name.startswith(self._mark) for name in names):
             self._mark += "~"
         follower.execute("drop table if exists pg_temp.pipeline_staged")
-        self._run("make_staged", columns=self._of("t", before))
+        self._run("make_staged", columns=self._column_list("t", before))
 
     def close(self) -> None:
         """Drop the temporary table."""
@@ -77,19 +77,19 @@ class StagedRows:
         """Replace the table's rows by the staged ones, in the open transaction."""
         # The planner does not know the numbers of rows, and a nested loop takes time in their square.
         before = queries.value(self._follower, "select current_setting('enable_nestloop')")
-        self._set("enable_nestloop", "off")
+        self._set_locally("enable_nestloop", "off")
         if not self._key:
             self._run("delete_stale_by_content")
             content, number = sql.Identifier(f"{self._mark}c"), sql.Identifier(f"{self._mark}n")
-            chosen = self._of("c", self._columns)
+            chosen = self._column_list("c", self._columns)
             self._run("put_missing_by_content", content=content, number=number, chosen=chosen)
         else:
             self._delete_stale()
-            self._run("put_missing_by_key", same=self._same())
-        self._set("enable_nestloop", before)
+            self._run("put_missing_by_key", same=self._same_key())
+        self._set_locally("enable_nestloop", before)
 
     def _delete_stale(self) -> None:
-        stale = self._composed("delete_stale_by_key", same=self._same())
+        stale = self._composed("delete_stale_by_key", same=self._same_key())
         if not self._own:
             self._follower.execute(stale)
             return
@@ -109,14 +109,14 @@ class StagedRows:
         columns = _COMMA.join(map(sql.Identifier, self._columns))
         self._run("put_kept", columns=columns, own=own, kept=values, same=same)
 
-    def _same(self) -> sql.Composable:
+    def _same_key(self) -> sql.Composable:
         return _AND.join(
             sql.SQL("t.{0} {1} s.{0}").format(sql.Identifier(name), sql.SQL(operator))
             for name, operator in self._key.items()
         )
 
     @staticmethod
-    def _of(alias: str, columns: Sequence[str]) -> sql.Composable:
+    def _column_list(alias: str, columns: Sequence[str]) -> sql.Composable:
         return _COMMA.join(sql.Identifier(alias, name) for name in columns)
 
     def _run(self, name: str, **parts: sql.Composable) -> None:
@@ -128,13 +128,13 @@ class StagedRows:
             "table": self._table,
             "into": self._into,
             "columns": listed if self._columns else sql.SQL(""),
-            "there": self._of("t", self._columns),
-            "staged": self._of("s", self._columns),
+            "there": self._column_list("t", self._columns),
+            "staged": self._column_list("s", self._columns),
             **parts,
         }
         return sql.SQL(statement(_ROOM, name)).format(**given)
 
-    def _set(self, name: str, value: str) -> None:
+    def _set_locally(self, name: str, value: str) -> None:
         self._follower.execute("select set_config(%s, %s, true)", (name, value))
 
 

@@ -38,7 +38,7 @@ class CopyInterruptedError(Exception):
 class FormProvider(Protocol):
     """Gives tables the forms of their copies, as `FirstForms` of `pipeline.followers.schema_changes` does."""
 
-    def bring(
+    def align(
         self, source: Connection, follower: Connection, table: NamedTable, published: Collection[str]
     ) -> NamedTable: ...
     def is_called(self, follower: Connection, table: NamedTable) -> bool: ...
@@ -78,15 +78,15 @@ class TableCopies:
         connection.
         """
         pending: list[NamedTable] = []
-        while (fresh := _next(tables)) or pending:
+        while (fresh := _take_from(tables)) or pending:
             pending += fresh
-            waiting = [table for table in pending if not self._copied(table)]
+            waiting = [table for table in pending if not self._try_copy(table)]
             if waiting == pending and not fresh:
                 rest(REST_SECONDS)
             pending = waiting
         return self._refused
 
-    def _copied(self, table: NamedTable) -> bool:
+    def _try_copy(self, table: NamedTable) -> bool:
         """Try to copy a table; returns False if it must be tried again, True if it was copied or refused."""
         self._require_wanted()
         try:
@@ -94,7 +94,7 @@ class TableCopies:
             self._say(table, None)
             published = {name for each in relations for name in each.columns or ()}
             if relations:
-                table = self._forms.bring(self._source.connection, self._follower, table, published)
+                table = self._forms.align(self._source.connection, self._follower, table, published)
             self._copy(table, relations)
         except CopyDelayedError as error:
             self._say(table, TableNote(str(error)))
@@ -178,7 +178,7 @@ def pending(follower: Connection, here: FollowerPosition, tables: Iterable[Named
     return [table for table in tables if table.table_oid in known and known[table.table_oid] is None]
 
 
-def _next(tables: SimpleQueue[NamedTable]) -> list[NamedTable]:
+def _take_from(tables: SimpleQueue[NamedTable]) -> list[NamedTable]:
     try:
         return [tables.get_nowait()]
     except Empty:

@@ -78,7 +78,7 @@ class _Function:
         return f"alter {self.kind} {self.signature} set search_path = {path}"
 
 
-def of(error: BaseException) -> UnfoundName | None:
+def from_error(error: BaseException) -> UnfoundName | None:
     """Return the name that a function of the follower does not find, from the error or its cause; else None."""
     if isinstance(error, StatementRefusedError) and error.place != "follower":
         return None

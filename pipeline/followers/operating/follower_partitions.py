@@ -168,7 +168,8 @@ class _FollowerState:
         }
         made = copies.find(follower, here)
         copied = {oid: copy.place for oid, copy in made.items() if copy is not None}
-        return cls(follower, registered, here.seq, called, copied, detected_partitions.divided(follower, registered))
+        divided = detected_partitions.partitioning_states(follower, registered)
+        return cls(follower, registered, here.seq, called, copied, divided)
 
     def finding(self, each: _Change) -> PartitionFinding | None:
         """Return what a table lacks or keeps of a partition."""

@@ -126,7 +126,7 @@ class TableCopier:
                     with beginning.plain_session(registered) as session:
                         here = beginning.current_position(session, registered)
                         missing_tables.make_whole(source, config.source_reading, session, here, table)
-                types.bring(source, follower, table.table_oid)
+                types.align(source, follower, table.table_oid)
 
             replacements = TableReplacements(
                 log,

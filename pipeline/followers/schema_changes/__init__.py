@@ -1,3 +1,3 @@
-"""What DDL at the source makes of a follower's tables."""
+"""Applies DDL of the source to a follower's tables."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The statements that bring a follower's table from one form to the next, in the order in which they are run.
+"""Builds the statements that bring a follower's table from one form to the next, in the order in which they run.
 
-What the follower has of it already, because somebody has done it, is left out.
+Changes that the follower's table already has, because an administrator made them, are left out.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _ROOM = "followers.schema_changes"
 
 @dataclass(frozen=True)
 class TableAlteration:
-    """One statement. `what`: what has happened at the source, with table and column."""
+    """One statement that alters a table. `what`: what happened at the source, with the table and the column."""
 
     what: str
     statement: sql.SQL | sql.Composed
     makes_key: bool = False
 
     def as_text(self, follower: Connection) -> str:
-        """For somebody to run."""
+        """Return the statement as text that an administrator can run."""
         return self.statement.as_string(follower)
 
 
 class AlterationBuilder:
-    """Of one table of the follower."""
+    """Builds alterations of one table of the follower."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class AlterationBuilder:
         identifier: sql.Identifier | None = None,
         without: Collection[str] = (),
     ) -> None:
-        """`called`: its schema and name.
+        """`called`: the table's schema and name.
 
-        `identifier`: the table that is altered, where it is another that has its columns `without` these.
+        `identifier`: the table to alter, if it is another one that has the same columns except `without`.
         """
         self._follower, self._called = follower, called
         self._table = identifier or sql.Identifier(*called)
@@ -58,33 +58,35 @@ class AlterationBuilder:
         self._names = {name: column for name, column in _columns(follower, called).items() if name not in without}
 
     def of_columns(self, change: FormDifference, live: Collection[int]) -> list[TableAlteration]:
-        """Columns dropped, renamed, added, of another type. `live`: the numbers that the source still has.
+        """Return statements that drop, rename, add and retype columns.
 
-        What is only not published any more stays as it is. Raises SchemaChangeError where the follower cannot have it.
+        `live`: numbers of the columns that the source still has. A column that the source has but no longer publishes
+        stays unchanged. Raises SchemaChangeError if the follower cannot have a column.
         """
         return [
-            *self._dropped(change, live),
-            *self._renamed(change),
-            *self._added(change),
-            *self._retyped(change.retyped),
+            *self._drop_columns(change, live),
+            *self._rename_columns(change),
+            *self._add_columns(change),
+            *self._retype_columns(change.retyped),
         ]
 
-    def _dropped(self, change: FormDifference, live: Collection[int]) -> Iterator[TableAlteration]:
+    def _drop_columns(self, change: FormDifference, live: Collection[int]) -> Iterator[TableAlteration]:
         for name, number in change.dropped.items():
             if name in self._names and number not in live:
                 del self._names[name]
                 yield self._alter(f"dropped column {name} of", "drop column {}", sql.Identifier(name))
 
-    def _renamed(self, change: FormDifference) -> Iterator[TableAlteration]:
+    def _rename_columns(self, change: FormDifference) -> Iterator[TableAlteration]:
         pending = {old: new for old, new in change.renamed.items() if old in self._names}
         pending = {old: new for old, new in pending.items() if not self._is_renamed(old, new, pending)}
         for old, new in pending.items():
             if new in self._names and new not in pending:
-                raise self._stopped(
-                    f"column {old} was renamed to {new} at the source, and it has a column {new} of its own",
+                raise self._error(
+                    f"column {old} was renamed to {new} at the source, and the follower's table has another column"
+                    f" {new}",
                     f"alter table {shortest(*self._called)} rename column {shortest(new)} to …",
                 )
-        # Names that are exchanged go over a third one.
+        # Exchanged names use a temporary third name.
         over = {old: f"{new} of pipeline_follower" if new in pending else new for old, new in pending.items()}
         for old, new in over.items():
             yield self._rename(old, new)
@@ -93,7 +95,7 @@ class AlterationBuilder:
                 yield self._rename(new, pending[old])
 
     def _is_renamed(self, old: str, new: str, pending: Mapping[str, str]) -> bool:
-        """Whether somebody has done it: the old name is gone."""
+        """Return True if an administrator has renamed the column already, so the old name no longer exists."""
         return old not in self._names and new in self._names and new not in pending
 
     def _rename(self, old: str, new: str) -> TableAlteration:
@@ -101,16 +103,16 @@ class AlterationBuilder:
         what = f"renamed column {old} to {new} in"
         return self._alter(what, "rename column {} to {}", sql.Identifier(old), sql.Identifier(new))
 
-    def _added(self, change: FormDifference) -> Iterator[TableAlteration]:
+    def _add_columns(self, change: FormDifference) -> Iterator[TableAlteration]:
         missing = [column for column in change.added if column.name not in self._names]
         for column, called in zip(missing, self._types(missing), strict=True):
             self._names[column.name] = {"type_name": called}
             what = f"added column {column.name} ({called}) to"
             yield self._alter(what, "add column {} {}", sql.Identifier(column.name), sql.SQL(called))
         there = [column for column in change.added if column not in missing]
-        yield from self._retyped(there)
+        yield from self._retype_columns(there)
 
-    def _retyped(self, columns: Sequence[ColumnForm]) -> Iterator[TableAlteration]:
+    def _retype_columns(self, columns: Sequence[ColumnForm]) -> Iterator[TableAlteration]:
         for column, called in zip(columns, self._types(columns), strict=True):
             known = self._names.get(column.name)
             if known is not None and known["type_name"] != called:
@@ -118,16 +120,16 @@ class AlterationBuilder:
                 yield self._alter(what, "alter column {} type {}", sql.Identifier(column.name), sql.SQL(called))
 
     def has(self, name: str, change: FormDifference) -> bool:
-        """Whether the table had this column before, perhaps under another name."""
+        """Return True if the table already had this column, possibly under another name."""
         before = {new: old for old, new in change.renamed.items()}
         return before.get(name, name) in self._names
 
-    def retyped_anyhow(self, columns: Sequence[ColumnForm]) -> list[TableAlteration]:
-        """Columns of another type, of a table without rows."""
-        return [self.ways_to_retype(column)[-1] for column in columns]
+    def retype_empty(self, columns: Sequence[ColumnForm]) -> list[TableAlteration]:
+        """Return statements that change the types of columns in a table without rows."""
+        return [self.retyping_attempts(column)[-1] for column in columns]
 
-    def ways_to_retype(self, column: ColumnForm) -> list[TableAlteration]:
-        """To be tried in turn: by a cast, by the text, and without the values that are there."""
+    def retyping_attempts(self, column: ColumnForm) -> list[TableAlteration]:
+        """Return statements to try in turn: one casts the values, one converts their texts, and one discards them."""
         [called] = self._types([column])
         name, kind = sql.Identifier(column.name), sql.SQL(called)
         what = f"made column {column.name} of type {called} in"
@@ -144,7 +146,7 @@ class AlterationBuilder:
         ]
 
     def _types(self, columns: Sequence[ColumnForm]) -> list[str]:
-        """What the follower calls the types of these columns."""
+        """Return the follower's names of these columns' types."""
         values = {
             "names": [column.type_name for column in columns],
             "modifiers": [column.type_modifier for column in columns],
@@ -152,7 +154,7 @@ class AlterationBuilder:
         found = [name for (name,) in self._follower.execute(statement(_ROOM, "type_names"), values).fetchall()]
         for column, name in zip(columns, found, strict=True):
             if name is None:
-                raise self._stopped(
+                raise self._error(
                     f"column {column.name} is of type {column.type_name} at the source, which the follower lacks",
                     f"create type {column.type_name} …",
                 )
@@ -161,10 +163,11 @@ class AlterationBuilder:
     def of_key(
         self, change: FormDifference, unique: Collection[Sequence[str]] | None, *, deferrable: bool
     ) -> Iterator[TableAlteration]:
-        """Of another key: what makes it unique, and no more what makes the old one so, if the source has dropped that.
+        """Return statements that make a changed key unique, and that drop what made the old key unique.
 
-        `unique`: columns that the source has a unique index on; None: unknown. `deferrable`: keys may change places
-        there within a transaction, so here, too.
+        The old key's index or constraint is dropped only if the source has dropped its own. `unique`: columns of each
+        unique index of the source; None if unknown. `deferrable`: rows of the source may exchange their keys within a
+        transaction, so the follower must allow it, too.
         """
         if change.key is None:
             return
@@ -174,7 +177,7 @@ class AlterationBuilder:
         kept = list(zip(found, renamed, strict=True))
         if unique is not None and sorted(change.old_key) not in [sorted(columns) for columns in unique]:
             for each, _ in [each for each in kept if each[1] == set(change.old_key)]:
-                yield self._without(each)
+                yield self._drop_unique(each)
             kept = [each for each in kept if each[1] != set(change.old_key)]
         if change.key and set(change.key) not in [columns for _, columns in kept]:
             kind = "unique" if any(each["is_primary"] for each, _ in kept) else "primary key"
@@ -182,7 +185,7 @@ class AlterationBuilder:
             how = f"add {kind} ({{}}){' deferrable' if deferrable else ''}"
             yield replace(self._alter("gave another key to", how, columns), makes_key=True)
 
-    def _without(self, unique: Mapping[str, Any]) -> TableAlteration:
+    def _drop_unique(self, unique: Mapping[str, Any]) -> TableAlteration:
         name, what = sql.Identifier(unique["name"]), "gave another key to"
         if unique["is_constraint"]:
             return self._alter(what, "drop constraint {}", name)
@@ -193,7 +196,7 @@ class AlterationBuilder:
         made = sql.SQL("alter table {} ").format(self._table) + sql.SQL(how).format(*parts)
         return TableAlteration(f"the source {what} {self._shown}", made)
 
-    def _stopped(self, why: str, remedy: str) -> SchemaChangeError:
+    def _error(self, why: str, remedy: str) -> SchemaChangeError:
         return SchemaChangeError(f"table {self._shown} of the follower stops: {why}", f"`{remedy}` there")
 
 
@@ -207,9 +210,9 @@ def _named(called: tuple[str, str]) -> dict[str, str]:
 
 
 def run(follower: Connection, name: str, called: tuple[str, str], alterations: Sequence[TableAlteration]) -> None:
-    """Run them, in the transaction that is open. Raises SchemaChangeError where the follower does not let us.
+    """Run these alterations in the open transaction. Raises SchemaChangeError if the follower refuses one.
 
-    `name`: the follower's. `called`: the table that is altered, for messages.
+    `name`: the follower's name. `called`: the altered table, for messages.
     """
     for each in alterations:
         why = f"table {'.'.join(called)} of the follower stops: {each.what}"

@@ -1,4 +1,4 @@
-"""A type of the follower that gets what the source's has, in a transaction of its own."""
+"""Alters a type of the follower as the source's type was altered, in a separate transaction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TypeAlteration:
-    """Statements that alter one type. `what`: how it is at the source. `store`: stores that it was, with `values`."""
+    """Statements that alter one type. `what`: how the source's type differs.
+
+    `store`: a statement that records the source's type, with `values`.
+    """
 
     name: str
     what: str
@@ -28,7 +31,10 @@ class TypeAlteration:
 
 
 def run(follower: Connection, registration: RegisteredFollower, altered: TypeAlteration) -> bool:
-    """Alter it; whether there was anything to do. Raises SchemaChangeError where the follower is not to, or may not."""
+    """Alter the type; returns True if there was a statement to run.
+
+    Raises SchemaChangeError if the settings forbid the change, or the follower refuses it.
+    """
     why = f"the follower stops: type {altered.name} {altered.what}"
     if altered.statements and registration.ddl == "stop":
         text = altered.statements[0].as_string(follower)

@@ -1,4 +1,4 @@
-"""Types of the source that have changed: a value that the follower refuses tells that, and what is needed is added."""
+"""Follows changed types of the source: a value that the follower refuses reveals them, and the type is then altered."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ def follow(
     cause: BaseException | None,
     called: Mapping[int, Name] | None = None,
 ) -> bool:
-    """Give the follower's types what the source's have by now, which may be why it refuses a value; whether any lacked.
+    """Alter the follower's types as the source's types are now, if that may be why it refuses a value.
 
-    Each is altered in a transaction of its own: none may use a label before that has ended. `called`: names of its
-    tables by oid; None for a value of a copy, for which composites are altered before (`CopiedTypes`). Raises
-    SchemaChangeError where it is not to follow, or where it is not clear what was renamed; DatabaseUnavailableError.
+    Returns True if a type was altered. Each type is altered in its own transaction, because a new label cannot be used
+    before that ends. `called`: names of the follower's tables by oid; None for a value of a copy, because `CopiedTypes`
+    alters composite types before a copy. Raises SchemaChangeError if the settings forbid the change, or a rename is
+    ambiguous; DatabaseUnavailableError.
     """
     if not isinstance(cause, psycopg.errors.InvalidTextRepresentation) and not (
         isinstance(cause, psycopg.IntegrityError) and cause.diag.datatype_name
@@ -54,9 +55,9 @@ def follow(
 
 
 def remember_labels(config: Config, follower: Connection, registration: RegisteredFollower) -> None:
-    """Store what the source's enums are before tables are copied: what is renamed from then on is known as that.
+    """Store the labels of the source's enums before tables are copied, so that later renames can be recognized.
 
-    Not if the source does not answer.
+    Nothing is stored if the source does not answer.
     """
     here = position.require_existing(follower, registration.source_id, registration.name)
     if unknown := enums.unknown(follower, here):
@@ -68,7 +69,7 @@ def remember_labels(config: Config, follower: Connection, registration: Register
 def following_types(
     config: Config, log: Connection, follower: Connection, registration: RegisteredFollower
 ) -> Iterator[None]:
-    """Raises FollowedTablesChangedError if the follower's types lacked what a copy inside needs, and have it by now."""
+    """Raise FollowedTablesChangedError if a copy inside failed because of changed types, which the follower has now."""
     try:
         yield
     except (StatementRefusedError, psycopg.Error) as error:
@@ -81,34 +82,37 @@ def following_types(
 
 
 def is_of_composite(cause: BaseException | None) -> bool:
-    """True if a value was refused that has another number of attributes than its type."""
+    """Return True if the follower refused a value because it has another number of attributes than its type."""
     return isinstance(cause, psycopg.errors.InvalidTextRepresentation) and cause.diag.source_function == "record_in"
 
 
 def is_of_enum(cause: BaseException | None) -> bool:
-    """True if a value was refused that is no label of its type."""
+    """Return True if the follower refused a value that is no label of its type."""
     return isinstance(cause, psycopg.errors.InvalidTextRepresentation) and cause.diag.source_function == "enum_in"
 
 
 def remember_attributes(
     config: Config, follower: Connection, registration: RegisteredFollower, called: Mapping[int, Name]
 ) -> None:
-    """As `remember_labels`, for composite types, while the follower's are the same.
+    """Store the attributes of the source's composite types, as long as the follower's types have the same ones.
 
-    `called`: names of the follower's tables, of which no type was altered before what is applied already.
+    `called`: names of the follower's tables. None of their types was altered before the events that are applied
+    already.
     """
     here = position.require_existing(follower, registration.source_id, registration.name)
     if unknown := composites.unknown(follower, here, [".".join(name) for name in called.values()]):
         with suppress(DatabaseUnavailableError), connecting.connect_catalog(config) as source:
             for each in composites.differences(source, follower, here, unknown):
                 if each.is_same and each.known is None:
-                    altered_types.run(follower, registration, each.stored(here))
+                    altered_types.run(follower, registration, each.record(here))
 
 
 @dataclass(frozen=True)
 class UncertainTables:
-    """Tables of a follower by oid: `ambiguous`, whose events do not tell which attributes a value has, and `unknown`,
-    of which it is not known what the types of their events are.
+    """Tables of a follower whose composite values cannot be interpreted, by oid.
+
+    `ambiguous`: events do not tell which attributes a value has. `unknown`: the types of the values in events are
+    unknown.
     """
 
     ambiguous: set[int]
@@ -118,9 +122,10 @@ class UncertainTables:
 def follow_renamed_attributes(
     config: Config, follower: Connection, registration: RegisteredFollower, called: Mapping[int, Name]
 ) -> UncertainTables:
-    """Look which composite types were altered, before values of them are applied; renames attributes.
+    """Rename attributes of composite types as at the source, before events with their values are applied.
 
-    Raises SchemaChangeError where the follower is not to follow, or does not let us; DatabaseUnavailableError.
+    Returns the tables whose values are uncertain. Raises SchemaChangeError if the settings forbid the change, or the
+    follower refuses it; DatabaseUnavailableError.
     """
     here = position.require_existing(follower, registration.source_id, registration.name)
     oids = {".".join(name): oid for oid, name in called.items()}
@@ -138,14 +143,14 @@ def follow_renamed_attributes(
         elif each.renamed and not each.here.is_of_table:
             altered_types.run(follower, registration, each.alteration(here, drops=False, adds=0))
         elif each.is_same and each.known is not None and not each.is_known:
-            altered_types.run(follower, registration, each.stored(here))
+            altered_types.run(follower, registration, each.record(here))
     return looked
 
 
 def _composites(
     source: Connection, follower: Connection, here: FollowerPosition, called: Mapping[int, Name]
 ) -> Iterator[TypeAlteration]:
-    """The next attribute that a value may have, or lack."""
+    """Yield alterations that add the next attribute that a value may have, or drop one that a value may lack."""
     types = composites.read(follower, [".".join(name) for name in called.values()])
     for each in composites.differences(source, follower, here, types):
         if each.is_clear and each.added:
@@ -155,7 +160,10 @@ def _composites(
 
 
 def _domain(source: Connection, follower: Connection, refused: psycopg.IntegrityError) -> Iterator[TypeAlteration]:
-    """A check of a domain that the source's lacks, or does not ask of all values; or its not null."""
+    """Yield an alteration that drops a violated check or not null of a domain, if the source's domain lacks it.
+
+    A check that is NOT VALID at the source counts as lacking.
+    """
     diag = refused.diag
     values = {"schema": diag.schema_name, "name": diag.datatype_name}
     query = statement(_ROOM, "domain_checks")

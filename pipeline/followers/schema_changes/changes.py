@@ -1,4 +1,4 @@
-"""What DDL at the source makes of a follower, at the place in the log at which the table has its next form."""
+"""Applies DDL of the source to a follower, at the place in the log at which a table gets its next form."""
 
 from __future__ import annotations
 
@@ -53,11 +53,14 @@ _NO_CAST = (
     psycopg.errors.DatatypeMismatch,
     psycopg.errors.CheckViolation,
 )
-"""What the follower says if a value that it has does not become one of another type."""
+"""Errors of the follower if an existing value cannot be converted to another type."""
 
 
 class SchemaChanges:
-    """Of one follower, while the tables that follow the log are `wanted`. `follower` is the applier's connection."""
+    """Follows schema changes of one follower, while the log is applied to the tables in `wanted`.
+
+    `follower` is the applier's connection.
+    """
 
     def __init__(
         self,
@@ -79,15 +82,16 @@ class SchemaChanges:
         )
         self._wanted, self._renames = wanted, renames
         self.partition_changes = partition_changes
-        """Partitions that joined or left."""
+        """Changes of partitions that the server found in the source's catalog."""
         self.inheritance = InheritanceChanges(log, follower, registration, self._called)
-        """Tables that began or ceased to inherit."""
+        """Changes of inheritance that the server found in the source's catalog."""
         self._events = EventsTable.parse(config.events_table)
 
     def request_copies(self) -> None:
-        """Whether tables are new, or were rewritten; before anything is applied that comes after that.
+        """Request copies of tables that are new or were rewritten, before any later event is applied.
 
-        Raises FollowedTablesChangedError, and SchemaChangeError where the follower is not to follow.
+        Raises FollowedTablesChangedError if there are such tables, and SchemaChangeError if the settings forbid to
+        follow.
         """
         here = self._here()
         new = request_copies_of_new_tables(
@@ -105,14 +109,14 @@ class SchemaChanges:
         changed_types.remember_attributes(self._config, self._follower, self._registration, called)
 
     def notes(self) -> dict[int, TableNote]:
-        """Return what there is to say of tables, by oid, that are not as the source's are."""
+        """Return notes on tables that differ from the source's tables, by oid."""
         violated = checks.notes(self._follower, self._here())
         return {**violated, **self.inheritance.notes(), **self.partition_changes.notes()}
 
     def resolve_refusal(self, error: StatementRefusedError) -> bool:
-        """Whether what the follower has refused is explained by a change of schema, which it has now.
+        """Make the schema change that explains an error of the follower; returns True if there was one.
 
-        Raises SchemaChangeError with what to run there, if that is known.
+        Raises SchemaChangeError with the statement to run at the follower, if that is known.
         """
         cause, called = error.__cause__, self._called
         if changed_types.follow(self._config, self._log, self._follower, self._registration, cause, called):
@@ -120,7 +124,7 @@ class SchemaChanges:
         if changed_types.is_of_composite(cause):
             return self._copy_of_types()
         if changed_types.is_of_enum(cause) and error.tables:
-            # The source has renamed this label since, or has replaced the type: a copy has the labels of now.
+            # The source has renamed this label since, or has replaced the type: a copy has the current labels.
             held = {oid: [rewritten_tables.OF_ENUMS] for oid in error.tables}
             return rewritten_tables.request_copies(self._follower, self._registration, self._here(), called, held)
         if isinstance(cause, psycopg.errors.CheckViolation) and not cause.diag.constraint_name:
@@ -134,16 +138,15 @@ class SchemaChanges:
         return False
 
     def _copy_of_types(self) -> bool:
-        """Let tables be copied anew one of whose values has attributes of before, or after; whether there are any."""
+        """Request copies of the tables that have values of composite types; returns True if there are any."""
         called, oids = self._called, {".".join(name): oid for oid, name in self._called.items()}
         types = composites.read(self._follower, oids)
         held = {oids[table]: [rewritten_tables.OF_COMPOSITES] for each in types for table, _ in each.columns}
         return rewritten_tables.request_copies(self._follower, self._registration, self._here(), called, held)
 
     def _take_nulls(self, name: Name, column: str, error: StatementRefusedError) -> bool:
-        """Let a column take nulls if the source's does by now.
-
-        Raises SchemaChangeError where it does not, or must not.
+        """Let a column accept nulls if the source's column does now. Raises SchemaChangeError if it does not, or must
+        not.
         """
         oid = next((oid for oid, called in self._called.items() if called == name), 0)
         versions = table_versions.all_versions(self._log, self._here().source, [oid]).get(oid, [])
@@ -164,11 +167,11 @@ class SchemaChanges:
         ) from error
 
     def follow(self, changed: NotFollowableError) -> None:
-        """Give a table the form that it has from the next transaction on, in a transaction of its own.
+        """Give a table the form that it has from the next transaction on, in a separate transaction.
 
-        Where what has changed cannot be told, the table is copied anew instead. Raises SchemaChangeError where the
-        follower does not let us, or is not to follow; ApplierOvertakenError, and DatabaseUnavailableError where the
-        source has to be asked.
+        If the change is unclear, request a copy of the table instead. Raises SchemaChangeError if the follower refuses
+        a statement, or the settings forbid to follow; ApplierOvertakenError; and DatabaseUnavailableError if the source
+        is needed and does not answer.
         """
         oid, here, wanted, called = changed.oid, self._here(), self._wanted, self._called
         if changed.why == "unknown":
@@ -188,7 +191,7 @@ class SchemaChanges:
         except SchemaChangeError as error:
             if not isinstance(error.__cause__, _NO_CAST):
                 raise
-            # Its rewrite was settled: the log has all rows again, but those of before are no values of the new type.
+            # The rewrite is complete: the log has all rows again, but older values are invalid in the new type.
             retyped = {oid: [column.name for column in change.retyped]}
             rewritten_tables.request_copies(self._follower, self._registration, self._here(), called, retyped)
         else:
@@ -197,15 +200,15 @@ class SchemaChanges:
     def _change(
         self, here: FollowerPosition, changed: NotFollowableError, after: TableFormVersion, change: FormDifference
     ) -> Collection[int]:
-        """Give a table another name, other columns or another key; returns tables that are to be forgotten."""
+        """Give a table its new name, columns and key; returns the tables that are no longer followed."""
         oid = changed.oid
         with self._follower.transaction():
             here = position.change_tables(self._follower, here)
-            # A copy may have given it another name than the form of before has, which it has got back since.
+            # The copy may have given the table another name, and the source renamed it back to that of this form.
             moves = self._rename(here, {oid: change.name} if change.name != self._called[oid] else {})
             if oid in moves.gone:
                 pass
-            elif change.unclear or (change.key is not None and self._is_within(here, changed)):
+            elif change.unclear or (change.key is not None and self._has_older_events(here, changed)):
                 copies.request(self._follower, here, [oid])
             else:
                 name = moves.names.get(oid, self._called[oid])
@@ -214,30 +217,32 @@ class SchemaChanges:
         return moves.gone
 
     def _rename_as_copied(self, here: FollowerPosition, oid: int, seq: int) -> bool:
-        """True if what comes next, at this seq, is a name alone: a copy has the other changes of that place already."""
+        """Return True if the next change, at this seq, was only a name: a copy has the other changes of that place
+        already.
+        """
         versions = table_versions.all_versions(self._log, here.source, [oid]).get(oid, [])
         formed = self._wanted[oid].formed
         later = formed.later(versions)
         place = later.place if later else _place(self._log, self._events, seq)
-        later = later or _at(place, formed.copied_as(versions), versions)
+        later = later or _version_at(place, formed.copied_as(versions), versions)
         if later is None or place is None or self._called[oid] == (later.table_schema, later.table_name):
             return False
         with self._follower.transaction():
             here = position.change_tables(self._follower, here)
             moves = self._rename(here, {oid: (later.table_schema, later.table_name)})
-            # Also if the name is one of before that another table has by now: from there on the form is that version's.
+            # Store the form even if another table has this former name now: from here on, the form is that version's.
             reached_versions.store(self._follower, here, oid, moves.names.get(oid, self._called[oid]), place)
         self._renames.forget(self._state, moves.gone)
         return True
 
     def _rename(self, here: FollowerPosition, targets: Mapping[int, Name]) -> NameChanges:
-        """Give tables these names, and others that have them theirs."""
+        """Give tables these names, and give new names to tables that have them now."""
         moves = self._renames.plan(self._follower, targets)
         self._renames.carry_out(self._follower, here, moves)
         return moves
 
     def _divide(self, here: FollowerPosition, oid: int) -> bool:
-        """Whether what comes next is a partition alone, which the follower has so now, or does not need."""
+        """Return True if the next change was only a partition, which the follower has now, or does not need."""
         formed, joins_at = self._wanted[oid].formed, self._wanted[oid].joins_at
         history = table_versions.read_histories(self._log, {oid: formed}, here)[oid]
         new = followed_tables.next_partition(self._follower, self._wanted, history)
@@ -263,7 +268,9 @@ class SchemaChanges:
         return alone
 
     def _divide_for(self, schema: str, name: str) -> bool:
-        """Make what a table lacks that has no partition for a row. Raises SchemaChangeError where that is not known."""
+        """Create the partitions that a table lacks for a row. Raises SchemaChangeError if the source has none for the
+        row.
+        """
         values = {"schema": schema, "name": name}
         root = self._follower.execute(statement("followers.schema_changes", "partition_root"), values).fetchone()
         oid = next((oid for oid, called in self._called.items() if called == root), None)
@@ -273,7 +280,7 @@ class SchemaChanges:
         with self._follower.transaction():
             position.change_tables(self._follower, self._here())
             if not self._partitions(oid).follow(theirs):
-                raise partitions.refused((schema, name))
+                raise partitions.no_partition_error((schema, name))
         return True
 
     def _partitions(self, oid: int) -> TablePartitions:
@@ -281,7 +288,7 @@ class SchemaChanges:
         return TablePartitions(self._follower, self._registration, self._called[oid], self._called.values(), former)
 
     def _alter(self, after: TableFormVersion, change: FormDifference, called: Name) -> None:
-        """Columns and key."""
+        """Change the columns and the key of a table."""
         there: CurrentSourceTable | None = None
         if change.dropped or change.renamed or change.retyped:
             self.inheritance.stop_inheriting(after.table_oid)
@@ -302,15 +309,15 @@ class SchemaChanges:
             )
         run(self._follower, self._registration.name, called, alterations)
 
-    def _is_within(self, here: FollowerPosition, changed: NotFollowableError) -> bool:
-        """Whether the transaction has events of the table from before the change, which know rows by the old key."""
+    def _has_older_events(self, here: FollowerPosition, changed: NotFollowableError) -> bool:
+        """Return True if the transaction has older events of the table: they identify rows by the old key."""
         values = {"source": here.source, "after": here.seq, "before": changed.seq, "oid": changed.oid}
         query = sql.SQL(statement("followers.schema_changes", "events_between")).format(events=self._events.identifier)
         return bool(queries.value(self._log, query, values))
 
     @property
     def _called(self) -> dict[int, Name]:
-        """All tables that it has, those that are copied anew as well."""
+        """The names of all tables of the follower, including those that wait for a new copy."""
         return self._renames.called(self._follower)
 
     def _here(self) -> FollowerPosition:
@@ -318,22 +325,22 @@ class SchemaChanges:
 
 
 def _place(log: Connection, events: EventsTable, seq: int) -> HistoryPlace | None:
-    """The place of the event of that seq."""
+    """Return the place of the event with this seq."""
     query = sql.SQL(statement(_ROOM, "place_of_event")).format(events=events.identifier)
     return queries.one(log, HistoryPlace, query, {"seq": seq})
 
 
-def _at(
+def _version_at(
     place: HistoryPlace | None, copied_as: TableFormVersion | None, versions: Sequence[TableFormVersion]
 ) -> TableFormVersion | None:
-    """The version of a place, if it is like `copied_as`."""
+    """Return the version of a table at this place, if it equals `copied_as`."""
     reached = [each for each in versions if place is not None and each.place <= place]
     return reached[-1] if reached and copied_as is not None and reached[-1].is_like(copied_as) else None
 
 
 def _remedy(config: Config, follower: Connection, error: StatementRefusedError) -> str | None:
-    """What to run at the follower, if that is known."""
-    if (known := unfound_names.of(error) or refused_rows.of(error)) is None:
+    """Return what to run at the follower, if known."""
+    if (known := unfound_names.from_error(error) or refused_rows.from_error(error)) is None:
         return None
     with connecting.connect_catalog(config) as source:
         return known.remedy(follower, source)
@@ -347,11 +354,11 @@ def request_copies_of_new_tables(
     registration: RegisteredFollower,
     renames: TableRenames,
 ) -> bool:
-    """Let those be copied that the follower is to have and does not; whether there was one.
+    """Request copies of tables that the follower must have and lacks; returns True if there are any.
 
-    What has been dropped since leaves nothing to follow; what was renamed since is called as it is now. One that was
-    dropped and made again under its name takes the place of the one before. Raises SchemaChangeError where the follower
-    is not to follow such changes.
+    A table that was dropped since is ignored, and a table that was renamed since gets its current name. A table that
+    was dropped and created again takes the place of the previous one. Raises SchemaChangeError if the settings forbid
+    it.
     """
     here = position.require_existing(follower, registration.source_id, registration.name)
     values = {**vars(here), "known": list(renames.called(follower)), "partitions_stay": registration.ddl == "stop"}

@@ -1,4 +1,4 @@
-"""Composite types that have other attributes at the source: a value has no names of them, only their number."""
+"""Compares composite types of the source and the follower. A value has a number of attributes, but not their names."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from pipeline.printable import shortest
 
 _ROOM = "followers.schema_changes"
 Parts = Mapping[str, str | None]
-"""The name of each attribute that a type has had, by number; None: it was dropped."""
+"""The name of each attribute that a type has had, by number; None: the attribute was dropped."""
 _KNOWN_TYPES = """\
 select type_schema, type_name, type_oid, parts from pipeline_follower.types
 where source_database_id = %(source)s and follower = %(follower)s
 """
-"""What the source's types were when the follower's got their labels or attributes last."""
+"""Read the labels or attributes that the source's types had when the follower's types were last altered."""
 
 
 @dataclass(frozen=True)
 class CompositeType:
-    """`names`, `types`: of its attributes, in order, the types as SQL writes them with an empty search_path.
+    """A composite type. `names`, `types`: of its attributes in order; types as SQL with an empty search_path.
 
-    `is_of_table`: the type of the rows of a table or view. `columns`: tables and their columns in whose values it is.
+    `is_of_table`: the row type of a table or view. `parts`: all attributes that the type has had. `columns`: tables and
+    columns whose values contain the type.
     """
 
     schema: str
@@ -55,9 +56,10 @@ class CompositeType:
 
 @dataclass(frozen=True)
 class TypeDifference:
-    """From a type of the follower to that of the source.
+    """The difference between a type of the follower, `here`, and the source's type, `there`.
 
-    `known`: what the source's was when the follower's was the same; None: unknown, or the source's is another type.
+    `known`: the source's attributes at the time when both types were the same; None if unknown, or if the source has
+    replaced the type.
     """
 
     here: CompositeType
@@ -66,7 +68,7 @@ class TypeDifference:
 
     @property
     def is_same(self) -> bool:
-        """True if both have attributes of the same names in the same order, and none was dropped and made again."""
+        """True if both types have the same attribute names in the same order, and none was dropped and added again."""
         made_again = not self.is_known and bool(self.dropped) and self.here.types != self.there.types
         return self.here.names == self.there.names and not (self.known and made_again)
 
@@ -77,31 +79,31 @@ class TypeDifference:
 
     @property
     def is_clear(self) -> bool:
-        """True if the number of attributes of any value since then tells which ones they are."""
+        """True if the number of attributes in a value written since then tells which attributes it has."""
         if self.known is None:
             return False
-        before, now = _live(self.known), _live(self.there.parts)
-        last, end = _last(self.known), _last(self.there.parts)
+        before, now = _existing_numbers(self.known), _existing_numbers(self.there.parts)
+        last, end = _last_number(self.known), _last_number(self.there.parts)
         one_dropped = now <= before and len(before - now) <= 1 and end == last
         return one_dropped or (before <= now and now - before == set(range(last + 1, end + 1)))
 
     @property
     def renamed(self) -> dict[str, str]:
-        """New names of attributes by old ones, as far as the follower's type has those."""
+        """New names of attributes by old ones, for attributes that the follower's type has."""
         found = {old: self.there.parts.get(number) for number, old in (self.known or {}).items()}
         return {old: new for old, new in found.items() if old in self.here.names and new and old != new}
 
     @property
     def dropped(self) -> list[str]:
-        """Attributes of the follower's type that the source's has no longer."""
+        """Attributes of the follower's type that the source's type no longer has."""
         if self.known is None:
             return [name for name in self.here.names if name not in self.there.names]
-        gone = _live(self.known) - _live(self.there.parts)
+        gone = _existing_numbers(self.known) - _existing_numbers(self.there.parts)
         return [name for number, name in self.known.items() if int(number) in gone and name in self.here.names]
 
     @property
     def added(self) -> list[tuple[int, str, str]]:
-        """Number, name and type of attributes that the follower's type lacks."""
+        """Number, name and type of each attribute that the follower's type lacks."""
         renamed, dropped = self.renamed, self.dropped
         kept = {renamed.get(name, name) for name in self.here.names if name not in dropped}
         return [each for each in self.there.attributes if each[1] not in kept]
@@ -109,9 +111,10 @@ class TypeDifference:
     def alteration(
         self, here: FollowerPosition, *, renames: bool = True, drops: bool = True, adds: int = 1600
     ) -> TypeAlteration:
-        """Statements for these changes, at most so many attributes being added.
+        """Return statements for these changes. `adds`: the most attributes to add.
 
-        Raises SchemaChangeError if all of them do not lead to the source's attributes, or the type is that of a table.
+        Raises SchemaChangeError if all changes together do not lead to the source's attributes, or if the type is a
+        table's.
         """
         renamed, dropped = self.renamed if renames else {}, self.dropped if drops else []
         added, is_all = self.added[:adds], renames and drops and adds >= len(self.added)
@@ -121,14 +124,14 @@ class TypeDifference:
             raise self._stopped()
         parts = self.there.parts
         if not is_all:
-            upto = added[-1][0] if added else _last(self.known or {})
+            upto = added[-1][0] if added else _last_number(self.known or {})
             parts = {number: name for number, name in parts.items() if int(number) <= upto}
             if not drops:
                 parts |= {number: name for number, name in (self.known or {}).items() if name in self.dropped}
         return self._alteration(here, list(self._statements(renamed, dropped, added)), parts)
 
-    def stored(self, here: FollowerPosition) -> TypeAlteration:
-        """The follower's type is as the source's: only that is stored."""
+    def record(self, here: FollowerPosition) -> TypeAlteration:
+        """Return an alteration without statements, which only records that the follower's type equals the source's."""
         return self._alteration(here, [], self.there.parts)
 
     def _alteration(self, here: FollowerPosition, statements: list[sql.Composed], parts: Parts) -> TypeAlteration:
@@ -142,7 +145,7 @@ class TypeDifference:
         self, renamed: Mapping[str, str], dropped: Sequence[str], added: Sequence[tuple[int, str, str]]
     ) -> Iterator[sql.Composed]:
         alter = sql.SQL("alter type {} ").format(sql.Identifier(self.here.schema, self.here.name))
-        # Names that are exchanged go over a third one.
+        # Exchanged names use a temporary third name.
         over = {old: f"{new} of pipeline_follower" if new in self.here.names else new for old, new in renamed.items()}
         names = [*over.items(), *((over[old], new) for old, new in renamed.items() if over[old] != new)]
         for old, new in names:
@@ -156,7 +159,7 @@ class TypeDifference:
 
     @property
     def _where(self) -> str:
-        """A column that has the type, for messages."""
+        """A column of the type, for messages."""
         found = self.here.columns or self.there.columns
         return f"(column {found[0][1]} of {found[0][0]}) " if found else ""
 
@@ -178,12 +181,12 @@ class TypeDifference:
 
 
 def read(follower: Connection, tables: Collection[str]) -> list[CompositeType]:
-    """The types in the values of these tables of the follower."""
+    """Return the composite types in the values of these tables of the follower."""
     return _read(follower, tables=list(tables))
 
 
 def unknown(follower: Connection, here: FollowerPosition, tables: Collection[str]) -> list[CompositeType]:
-    """Those of which nothing is stored."""
+    """Return the composite types of these tables for which nothing is stored."""
     stored = _stored(follower, here)
     return [each for each in read(follower, tables) if (each.schema, each.name) not in stored]
 
@@ -191,7 +194,7 @@ def unknown(follower: Connection, here: FollowerPosition, tables: Collection[str
 def differences(
     source: Connection, follower: Connection, of: FollowerPosition, here: Collection[CompositeType]
 ) -> list[TypeDifference]:
-    """These types of the follower, each with the source's; without those that it lacks."""
+    """Compare these types of the follower with the source's types. Types that the source lacks are left out."""
     stored = _stored(follower, of)
     known = {(each.schema, each.name): stored.get((each.schema, each.name)) for each in here}
     found = _read(source, names=list(map(str, here)), oids=[each[0] for each in known.values() if each])
@@ -205,10 +208,14 @@ def differences(
     return listed
 
 
-def of_copy(source: Connection, follower: Connection, of: FollowerPosition, oid: int) -> list[TypeDifference]:
-    """The types in the values of a table of the source, by its oid, each with the follower's of that name."""
+def differences_of_copy(
+    source: Connection, follower: Connection, position: FollowerPosition, oid: int
+) -> list[TypeDifference]:
+    """Compare the types in the values of a table, by its oid at the source, with the follower's types of the same
+    names.
+    """
     theirs = _read(source, table=oid)
-    stored = _stored(follower, of)
+    stored = _stored(follower, position)
     here = {(each.schema, each.name): each for each in _read(follower, names=list(map(str, theirs)))}
     return [
         _difference(here[each.schema, each.name], each, stored.get((each.schema, each.name)))
@@ -227,22 +234,22 @@ def _stored(follower: Connection, here: FollowerPosition) -> dict[tuple[str, str
 
 
 def _read(connection: Connection, **given: Any) -> list[CompositeType]:
-    """Of a table by its oid, of tables by their names, or those of these names or oids."""
+    """Return the types in a table with this oid, in tables with these names, or the types with these names or oids."""
     values = {"table": None, "tables": None, "names": None, "oids": None, **given}
     if values["names"] is None:
-        # Most tables have none, and it takes Postgres several times as long to find them as to see that.
+        # Most tables have no composite types, and a check for that is several times as fast as finding the types.
         if not queries.value(connection, statement(_ROOM, "may_hold_composites"), values):
             return []
     elif not values["names"] and not values["oids"]:
         return []
     with connection.transaction():
-        connection.execute("set local search_path = ''")  # names of types come out qualified
+        connection.execute("set local search_path = ''")  # Postgres then prints names of types with their schemas
         return queries.rows(connection, CompositeType, statement(_ROOM, "composites"), values)
 
 
-def _live(parts: Parts) -> set[int]:
+def _existing_numbers(parts: Parts) -> set[int]:
     return {int(number) for number, name in parts.items() if name is not None}
 
 
-def _last(parts: Parts) -> int:
+def _last_number(parts: Parts) -> int:
     return max(map(int, parts), default=0)

@@ -1,4 +1,4 @@
-"""Composite types that a copy needs as the source's are: altered before it, and the same until its last row is read."""
+"""Keeps composite types equal to the source's during a copy: alters them before it, checks them after the last row."""
 
 from __future__ import annotations
 
@@ -21,48 +21,50 @@ from pipeline.postgres.queries import statement
 
 
 class CopiedTypes:
-    """Of one follower. May be used by several threads, each with connections of its own."""
+    """Prepares the composite types of one follower for copies. May be used by several threads, each with its own
+    connections.
+    """
 
     def __init__(
         self, log: Connection, registration: RegisteredFollower, renames: TableRenames, *, applies: bool
     ) -> None:
-        """`applies`: True if the log is applied meanwhile to the tables that are not copied."""
+        """`applies`: True if the log is applied at the same time to the tables that are not copied."""
         self._log, self._registration, self._renames, self._applies = log, registration, renames, applies
-        self._one_at_a_time = threading.Lock()
+        self._lock = threading.Lock()
         self._since = dict[tuple[int, str], HistoryPlace]()
-        self._brought = dict[int, list[object]]()
+        self._states = dict[int, list[object]]()
 
-    def bring(self, source: Connection, follower: Connection, oid: int) -> None:
+    def align(self, source: Connection, follower: Connection, oid: int) -> None:
         """Give the types in a table, by its oid at the source, the attributes that the source's types have.
 
         Raises CopyDelayedError while the follower must still apply older values, and FollowedTablesChangedError if
         other tables must be copied as well. Raises SchemaChangeError if the settings forbid the change, or the follower
         refuses it.
         """
-        with self._one_at_a_time, follower.transaction():
+        with self._lock, follower.transaction():
             position.lock(follower)
             here = position.require_existing(follower, self._registration.source_id, self._registration.name)
-            listed = composites.of_copy(source, follower, here, oid)
-            self._brought[oid] = _states(listed)
-            are_brought = [self._is_brought(source, follower, here, each) for each in listed]
-        if not all(are_brought):
+            listed = composites.differences_of_copy(source, follower, here, oid)
+            self._states[oid] = _states(listed)
+            are_aligned = [self._align(source, follower, here, each) for each in listed]
+        if not all(are_aligned):
             raise FollowedTablesChangedError(
-                f"tables of follower {self._registration.name} are to be copied together, for a type of theirs"
+                f"tables of follower {self._registration.name} must be copied together, because they share a type"
             )
 
     def require_same(self, source: Connection, follower: Connection, oid: int) -> None:
-        """Raises CopyDelayedError if a type of the table was altered since `bring`, at either side."""
+        """Raise CopyDelayedError if a type of the table was altered since `align`, at either side."""
         here = position.require_existing(follower, self._registration.source_id, self._registration.name)
-        listed = composites.of_copy(source, follower, here, oid)
-        if _states(listed) != self._brought.get(oid) or not all(each.is_same for each in listed):
+        listed = composites.differences_of_copy(source, follower, here, oid)
+        if _states(listed) != self._states.get(oid) or not all(each.is_same for each in listed):
             raise CopyDelayedError("a type of its values was altered while it was copied")
 
-    def _is_brought(self, source: Connection, follower: Connection, here: FollowerPosition, of: TypeDifference) -> bool:
-        """False if tables that have the type are to be copied anew first, as of now."""
-        held = self._held(follower, here, of)
+    def _align(self, source: Connection, follower: Connection, here: FollowerPosition, of: TypeDifference) -> bool:
+        """Alter a type if necessary; returns False if tables that have the type must be copied again first."""
+        held = self._tables_with_values(follower, here, of)
         if of.is_same:
             if not of.is_known and not held:
-                altered_types.run(follower, self._registration, of.stored(here))
+                altered_types.run(follower, self._registration, of.record(here))
             return True
         if held and not (of.is_clear and self._applies):
             values = {oid: [rewritten_tables.OF_COMPOSITES] for oid in held}
@@ -72,8 +74,8 @@ class CopiedTypes:
         altered_types.run(follower, self._registration, of.alteration(here))
         return True
 
-    def _held(self, follower: Connection, here: FollowerPosition, of: TypeDifference) -> dict[int, Name]:
-        """Tables that have values of a type and are not to be copied anew."""
+    def _tables_with_values(self, follower: Connection, here: FollowerPosition, of: TypeDifference) -> dict[int, Name]:
+        """Return the tables that have values of a type and do not wait for a copy."""
         copied = {oid for oid, made in copies.find(follower, here).items() if made is None}
         copied |= {each.oid for each in copies.requested(follower, here)}
         tables = {table for table, _ in of.here.columns}
@@ -81,7 +83,9 @@ class CopiedTypes:
         return {oid: name for oid, name in called.items() if oid not in copied and ".".join(name) in tables}
 
     def _require_past(self, source: Connection, here: FollowerPosition, of: TypeDifference) -> None:
-        """Raises CopyDelayedError until the follower has applied all values from before the type was altered."""
+        """Raise CopyDelayedError until the follower has applied all values that are older than the alteration of the
+        type.
+        """
         key = (of.there.oid, str(of.there.parts))
         if key not in self._since:
             epoch = queries.value(self._log, statement("followers.copying", "source_epoch"), {"source": here.source})

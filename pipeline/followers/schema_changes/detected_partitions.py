@@ -1,7 +1,7 @@
-"""Partitions that the server found joined or gone when it looked at the source's catalog: no event says so.
+"""Follows partitions that joined or left, which the server found in the source's catalog: no event tells of them.
 
-A follower's table is divided likewise once the log is applied up to where the server looked: before that, an event may
-still write a row to a partition that is gone.
+A follower's table is changed once the log is applied up to the place of that check. Before that, an event may still
+write a row to a partition that has left.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from pipeline.postgres.queries import statement
 from pipeline.printable import shortest
 
 AGAIN_SECONDS = 1.0
-"""How long to go on before a table is tried again that another session used."""
+"""The pause before the next attempt to change a table that another session used."""
 _ROOM = "followers.schema_changes"
 _NAMED = 3
-"""So many tables are named in a note."""
+"""The most tables that a note names."""
 _FIND_LOOKED = """\
 select table_oid, looked_upto, kept from pipeline_follower.partitions
 where source_database_id = %(source)s and follower = %(follower)s
 """
-"""Up to which change of partitions the tables of a follower are divided as the source's, and which of them they
-keep."""
+"""Read up to which change the partitions of each table equal the source's, and which changes left rows in the table."""
 
 
 @dataclass(frozen=True)
 class PartitionChange:
-    """A change of a partition that a look found: `what` is attached, returned, detached or dropped.
+    """A change of a partition that a check of the catalog found: `what` is attached, returned, detached or dropped.
 
-    `names`: the names that it had, as `schema.name`. `is_reused`: another partition of the table has its name now.
+    `names`: the names that the partition had, as `schema.name`. `is_reused`: another partition of the table has its
+    name now.
     """
 
     id: int
@@ -61,21 +61,21 @@ class PartitionChange:
 
     @property
     def place(self) -> HistoryPlace:
-        """The place in the log before which everything had happened that the look found."""
+        """The place in the log before which everything had happened that the check found."""
         return HistoryPlace(self.epoch, self.seen_lsn, 0)
 
     @property
     def has_joined(self) -> bool:
-        """True if it is a partition since; False if it is one no longer."""
+        """True if the change made it a partition; False if it is no longer one."""
         return self.what in ("attached", "returned")
 
     def among(self, names: Collection[Name]) -> Name | None:
-        """Return what the follower calls it, if it is one of these."""
+        """Return the follower's name of the partition, if it is one of these names."""
         return next((name for called in self.names for name in names if ".".join(name) == called), None)
 
 
 class PartitionChanges:
-    """Those of one follower's tables, as of now. `called`: the names of its tables, by oid."""
+    """Changes of partitions of one follower's tables. `called`: the names of its tables, by oid."""
 
     def __init__(
         self,
@@ -85,13 +85,8 @@ class PartitionChanges:
         registration: RegisteredFollower,
         called: Mapping[int, Name],
     ) -> None:
-        self._config, self._log, self._follower, self._registration, self._called = (
-            config,
-            log,
-            follower,
-            registration,
-            called,
-        )
+        self._config, self._log, self._follower = config, log, follower
+        self._registration, self._called = registration, called
         values = {
             "source": registration.source_id,
             "roots": list(called),
@@ -110,9 +105,10 @@ class PartitionChanges:
         return next((each.place for each in self._pending.get(oid, ()) if each.has_joined), None)
 
     def follow_due(self, here: FollowerPosition, oids: Collection[int]) -> bool:
-        """Divide one of these tables as far as the log is applied; True if there was anything to do.
+        """Follow changes of one of these tables, as far as the log is applied; returns True if there was a change.
 
-        If another session uses it, that is tried again later, and `notes` says so. Raises what `follow` does.
+        If another session uses the table, this is tried again later, and `notes` tells it. Raises the errors of
+        `follow`.
         """
         if self._registration.ddl == "stop" or time.monotonic() < self._not_before:
             return False
@@ -129,10 +125,10 @@ class PartitionChanges:
         return False
 
     def follow(self, oid: int, upto: HistoryPlace) -> None:
-        """Divide a table as looks up to this place found it, in a transaction.
+        """Follow the changes of a table up to this place, in a transaction.
 
-        Raises SchemaChangeError if the follower does not let us, TableLockedError if another session uses the table,
-        ApplierOvertakenError, and DatabaseUnavailableError if the source does not answer.
+        Raises SchemaChangeError if the follower refuses a statement, TableLockedError if another session uses the
+        table, ApplierOvertakenError, and DatabaseUnavailableError if the source does not answer.
         """
         due = [each for each in self._pending[oid] if each.place <= upto]
         root = self._called[oid]
@@ -168,33 +164,34 @@ class PartitionChanges:
         there = each.among(divided.names())
         if each.has_joined:
             is_theirs = any(each.leaf_oid == their.oid for their in theirs)
-            if there is None and is_theirs and self._joins(divided, theirs, each):
+            if there is None and is_theirs and self._join(divided, theirs, each):
                 return copies.request(self._follower, here, [each.root_oid])
         elif there is not None and not each.is_reused:
             divided.detach_gone(there, theirs)
         elif there is not None:
-            # Which rows are of the one before, and which of the one that has its name now, the follower does not know.
+            # The follower cannot tell rows of the former partition from rows of the one that has its name now.
             copy = copies.find(self._follower, here).get(each.root_oid)
             if copy is None or copy.place < each.place:
                 self._require_copies(each, there)
                 return copies.request(self._follower, here, [each.root_oid])
         return here
 
-    def _joins(self, divided: TablePartitions, theirs: Sequence[SourcePartition], each: PartitionChange) -> bool:
-        """Make or attach a partition; True if the table lacks rows of it that do not come.
+    def _join(self, divided: TablePartitions, theirs: Sequence[SourcePartition], each: PartitionChange) -> bool:
+        """Create or attach a partition; returns True if the table lacks rows of the partition that will not arrive.
 
-        Of one that returned the log has only what differs from before it left: the table that was detached has that.
+        For a partition that returned, the log has only what changed since it left. The detached table has the other
+        rows.
         """
-        is_kept = each.what == "returned" and bool(self._own([each]))
+        is_kept = each.what == "returned" and bool(self._separate_tables([each]))
         is_made = divided.follow(theirs, Partition(each.place, each.leaf_oid, ("", ""), attached=True), is_kept=is_kept)
         return is_made and each.what == "returned" and not is_kept
 
     def _keeps(self, each: PartitionChange) -> bool:
-        """True if the rows of a partition that left are still in the table: no table has them that was detached."""
-        return not self._own([each])
+        """Return True if the table still has the rows of a partition that left, because no detached table has them."""
+        return not self._separate_tables([each])
 
-    def _own(self, of: Sequence[PartitionChange]) -> list[Name]:
-        """Return tables of their own that these were at the follower."""
+    def _separate_tables(self, of: Sequence[PartitionChange]) -> list[Name]:
+        """Return the names of these partitions that are separate tables of the follower now."""
         names = [name for each in of for name in (*each.names, _displaced_name(each))]
         return self._follower.execute(statement(_ROOM, "tables_of_their_own"), {"names": names}).fetchall()
 
@@ -208,53 +205,56 @@ class PartitionChanges:
             )
 
     def notes(self) -> dict[int, TableNote]:
-        """Return what there is to say of tables, by oid: partitions that stay in them, and tables that were some."""
+        """Return notes on tables, by oid: partitions that stay in them, and separate tables that were partitions."""
         found = dict[int, TableNote]()
         for oid in {each.root_oid for each in self._all if not each.has_joined}:
-            said = [note for note in (self._kept(oid), self._dropped(oid)) if note is not None]
-            if said:
-                found[oid] = TableNote("; ".join(each.reason for each in said), "; ".join(each.remedy for each in said))
+            notes = [note for note in (self._note_on_kept(oid), self._note_on_dropped(oid)) if note is not None]
+            if notes:
+                found[oid] = TableNote(
+                    "; ".join(each.reason for each in notes), "; ".join(each.remedy for each in notes)
+                )
         return found | self._waits
 
-    def _kept(self, oid: int) -> TableNote | None:
-        """Of a follower that detaches none."""
+    def _note_on_kept(self, oid: int) -> TableNote | None:
+        """Return a note on partitions that the source detached, if the settings forbid to detach them."""
         if self._registration.ddl != "stop":
             return None
-        names = kept(self._follower, self._called[oid], self._pending.get(oid, ()))
+        names = gone_at_source(self._follower, self._called[oid], self._pending.get(oid, ()))
         if not names:
             return None
         root = shortest(*self._called[oid])
         statements = [f"`alter table {root} detach partition {shortest(*name)}` there" for name in names[:_NAMED]]
-        what = (
-            "is no partition at the source any more" if len(names) == 1 else "are no partitions at the source any more"
-        )
-        return TableNote(f"{_some(names)} {what}, and --ddl is stop", ", ".join(statements))
+        what = "is no longer a partition at the source" if len(names) == 1 else "are no longer partitions at the source"
+        return TableNote(f"{_list_names(names)} {what}, and --ddl is stop", ", ".join(statements))
 
-    def _dropped(self, oid: int) -> TableNote | None:
+    def _note_on_dropped(self, oid: int) -> TableNote | None:
         dropped = [each for each in self._all if each.root_oid == oid and each.what == "dropped"]
         gone = {each.leaf_oid for each in dropped}
         others = {name for other, name in self._called.items() if other not in gone}
-        there = [name for name in self._own(dropped) if name not in others]
+        there = [name for name in self._separate_tables(dropped) if name not in others]
         if not there:
             return None
-        is_one = "is a table of its own here" if len(there) == 1 else "are tables of their own here"
+        is_one = "is a separate table here" if len(there) == 1 else "are separate tables here"
         were = (
             "was a partition that the source dropped" if len(there) == 1 else "were partitions that the source dropped"
         )
         drop = f"`drop table {', '.join(shortest(*name) for name in there[:_NAMED])}` there"
-        return TableNote(f"{_some(there)} {is_one}, and {were}", f"{drop}, if nobody needs it")
+        return TableNote(f"{_list_names(there)} {is_one}, and {were}", f"{drop}, if no user needs it")
 
 
 @dataclass(frozen=True)
 class PartitioningState:
-    """A follower's table is divided as the source's up to this change; of `kept` the rows stay in it."""
+    """The last change up to which a follower's table has the source's partitions.
+
+    `kept`: the changes whose rows stay in the table.
+    """
 
     upto: int = 0
     kept: tuple[int, ...] = ()
 
 
-def divided(follower: Connection, registration: RegisteredFollower) -> dict[int, PartitioningState]:
-    """Return that of its tables, by oid; one without any change is not there."""
+def partitioning_states(follower: Connection, registration: RegisteredFollower) -> dict[int, PartitioningState]:
+    """Return the partitioning states of a follower's tables, by oid, without tables that had no change."""
     values = {"source": registration.source_id, "follower": registration.name}
     rows = follower.execute(_FIND_LOOKED, values).fetchall()
     return {oid: PartitioningState(upto, tuple(kept)) for oid, upto, kept in rows}
@@ -263,10 +263,10 @@ def divided(follower: Connection, registration: RegisteredFollower) -> dict[int,
 def pending(
     follower: Connection, registration: RegisteredFollower, listed: Sequence[PartitionChange]
 ) -> dict[int, list[PartitionChange]]:
-    """Return those that a follower's tables are not divided by yet, by the table's oid, in order."""
+    """Return the changes that a follower's tables have not followed yet, by the table's oid, in order."""
     if not listed:
         return {}
-    known = divided(follower, registration)
+    known = partitioning_states(follower, registration)
     result = dict[int, list[PartitionChange]]()
     for each in listed:
         if each.id > known.get(each.root_oid, PartitioningState()).upto:
@@ -274,8 +274,8 @@ def pending(
     return result
 
 
-def kept(follower: Connection, root: Name, changes: Sequence[PartitionChange]) -> list[Name]:
-    """Return partitions of a follower's table that the source has no longer."""
+def gone_at_source(follower: Connection, root: Name, changes: Sequence[PartitionChange]) -> list[Name]:
+    """Return the partitions of a follower's table that the source no longer has."""
     newest = {each.leaf_oid: each for each in changes}
     gone = [each for each in newest.values() if not each.has_joined and not each.is_reused]
     names = partitions.names(follower, root) if gone else set[Name]()
@@ -287,6 +287,6 @@ def _displaced_name(each: PartitionChange) -> str:
     return f"{schema}.{displaced_name(name, each.leaf_oid)}"
 
 
-def _some(names: Sequence[Name]) -> str:
+def _list_names(names: Sequence[Name]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(".".join(name) for name in names[:_NAMED]) + more

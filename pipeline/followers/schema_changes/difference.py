@@ -1,4 +1,4 @@
-"""What tells two forms of a table apart, as the relation history has them. Pure."""
+"""Computes the difference between two forms of a table in the relation history. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class RelationForm(Protocol):
-    """A version of `pipeline.relations`: columns by their names, and by their numbers where these are certain."""
+    """A version of `pipeline.relations`: columns by their names, and by their numbers if these are certain."""
 
     @property
     def table_schema(self) -> str: ...
@@ -22,7 +22,7 @@ class RelationForm(Protocol):
 
 @dataclass(frozen=True)
 class ColumnForm:
-    """A column as it is to be. `type_name`: as SQL writes it with an empty search_path, without the modifier."""
+    """The form of a column. `type_name`: as SQL prints it with an empty search_path, without the modifier."""
 
     name: str
     type_name: str
@@ -31,10 +31,10 @@ class ColumnForm:
 
 @dataclass(frozen=True)
 class FormDifference:
-    """How one form becomes another. `renamed`: new names by old ones; `dropped`: by their numbers, None if unknown.
+    """The difference between two forms. `renamed`: new names by old ones. `dropped`: numbers by names; None if unknown.
 
-    `key`: the columns of the new key, where it is another. `unclear`: some columns have gone and others have come, and
-    no numbers say whether these are the same.
+    `key`: the columns of the new key; None if the key is unchanged. `unclear`: some columns disappeared and others
+    appeared, and no numbers tell whether these are the same.
     """
 
     name: tuple[str, str]
@@ -48,9 +48,9 @@ class FormDifference:
 
 
 def between(before: RelationForm, after: RelationForm, *, numbered: bool) -> FormDifference:
-    """From one to the other. `numbered`: the numbers of columns say which of them are the same.
+    """Return the difference between two forms. `numbered`: the numbers of columns tell which of them are the same.
 
-    `old_key` and `key` are under the new names.
+    `old_key` and `key` of the result use the new names.
     """
     known_by = "attnum" if numbered else "name"
     then = {column[known_by]: column for column in before.columns}
@@ -74,7 +74,7 @@ def between(before: RelationForm, after: RelationForm, *, numbered: bool) -> For
 
 
 def _key(form: RelationForm, known_by: str) -> set[Any]:
-    """The key's columns by what they are known by: another column may have the name of an old one."""
+    """Return what identifies the key's columns: a new column may have the name of an old one."""
     numbers = {column["name"]: column[known_by] for column in form.columns}
     return {numbers.get(name, name) for name in form.key_columns}
 

@@ -1,4 +1,4 @@
-"""Labels that the source's enums have got: no event tells of them, so they are looked for where a value is refused."""
+"""Finds labels that were added or renamed in the source's enums, once a value is refused: no event tells of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROOM = "followers.schema_changes"
 
 @dataclass(frozen=True)
 class EnumType:
-    """`labels`: in their order; `label_oids`: theirs, which a renamed label keeps."""
+    """An enum. `labels`: in order. `label_oids`: their oids, which stay the same when a label is renamed."""
 
     schema: str
     name: str
@@ -33,22 +33,22 @@ class EnumType:
 
     @property
     def identifier(self) -> sql.Identifier:
-        """Its name for SQL."""
+        """The name of the type for SQL."""
         return sql.Identifier(self.schema, self.name)
 
     @property
     def by_oid(self) -> dict[str, str]:
-        """Its labels by their oids, as they are stored."""
+        """The labels by their oids, as they are stored."""
         return dict(zip(map(str, self.label_oids), self.labels, strict=True))
 
 
 def alterations(
     log: Connection, source: Connection, follower: Connection, here: FollowerPosition
 ) -> Iterator[TypeAlteration]:
-    """What gives the follower's enums the labels that the source's have by now, a transaction for each enum.
+    """Yield alterations that give the follower's enums the current labels of the source's enums, one for each enum.
 
-    A label is renamed only in the type that the follower knows; the labels of a type that replaced it are added. Raises
-    SchemaChangeError where labels were renamed so that it is not clear which.
+    Labels are renamed only if the type is the one that the follower knows. If another type replaced it, its labels are
+    added. Raises SchemaChangeError if labels were renamed and it is unclear which.
     """
     theirs = {(each.schema, each.name): each for each in _read(source)}
     for each in _read(follower):
@@ -74,16 +74,17 @@ def alterations(
 
 
 def _renamed(here: EnumType, there: EnumType, known: Mapping[str, str]) -> dict[str, str]:
-    """New labels by old ones, where the labels of before are known by their oids."""
+    """Return new labels by old ones, if the previous labels are known by their oids."""
     now = there.by_oid
     found = {old: now[oid] for oid, old in known.items() if oid in now and now[oid] != old}
     return {old: new for old, new in found.items() if old in here.labels and old not in there.labels}
 
 
 def _renamed_unknown(here: EnumType, there: EnumType, logged: Collection[int]) -> dict[str, str]:
-    """The same by their places, if the log knows no other type of the name. `logged`: oids that it knows.
+    """Return new labels by old ones according to their order, if the log knows no other type of this name.
 
-    A type that the log does not know yet has replaced another: a rename would change rows of that one.
+    `logged`: the oids that the log knows. A type that the log does not know yet has replaced another type. A rename
+    would then change rows of the replaced type.
     """
     gone = [label for label in here.labels if label not in there.labels]
     missing = [label for label in there.labels if label not in here.labels]
@@ -102,9 +103,9 @@ def _renamed_unknown(here: EnumType, there: EnumType, logged: Collection[int]) -
 
 
 def remember(source: Connection, follower: Connection, here: FollowerPosition, unknown: Sequence[EnumType]) -> None:
-    """Store of the follower's enums that are not stored yet what the source's are, where both have the same labels.
+    """Store the source's labels for these enums of the follower, if both sides have the same labels.
 
-    From then on it is known which labels are renamed, and which are those of a type that replaced it.
+    From then on, renamed labels and replaced types can be recognized.
     """
     theirs = {(each.schema, each.name): each for each in _read(source)}
     for each in unknown:
@@ -114,7 +115,7 @@ def remember(source: Connection, follower: Connection, here: FollowerPosition, u
 
 
 def unknown(follower: Connection, here: FollowerPosition) -> list[EnumType]:
-    """The follower's enums of which nothing is stored."""
+    """Return the follower's enums for which nothing is stored."""
     found = [(each, {**vars(here), "schema": each.schema, "name": each.name}) for each in _read(follower)]
     query = statement(_ROOM, "find_type")
     return [each for each, values in found if follower.execute(query, values).fetchone() is None]

@@ -1,7 +1,7 @@
-"""Tables that DDL has changed at the source before they are copied first: since the follower's were made or found.
+"""Alters tables that DDL changed at the source after the follower's were created or found, and before their first copy.
 
-The log is not applied yet, and the tables are empty: each gets the form that its copy will have, in a transaction of
-its own before that.
+The log is not applied yet, and the tables are empty. Each gets the form of its copy in a separate transaction before
+the copy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pipeline.postgres.connections import Connection
 
 
 class FirstForms:
-    """Of one follower. May be used by several threads, each with connections of its own."""
+    """Gives tables of one follower their first forms. May be used by several threads, each with its own connections."""
 
     def __init__(
         self,
@@ -34,28 +34,28 @@ class FirstForms:
         renames: TableRenames,
         session: Callable[[], AbstractContextManager[Connection]],
     ) -> None:
-        """`session`: one of its own, which is changed."""
+        """`session`: opens a session that no other code uses, because its settings change."""
         self._log, self._registration, self._renames, self._session = log, registration, renames, session
         self._types = CopiedTypes(log, registration, renames, applies=False)
 
-    def bring(
+    def align(
         self, source: Connection, follower: Connection, table: NamedTable, published: Collection[str]
     ) -> NamedTable:
-        """Give a table the name and the form that the source's has now; returns what it is called then.
+        """Give a table the source's current name and form; returns its name then.
 
-        `published`: the columns that are to be copied. Raises SchemaChangeError where the follower does not let us, or
-        is not to follow.
+        `published`: the columns that will be copied. Raises SchemaChangeError if the follower refuses a statement, or
+        the settings forbid to follow.
         """
-        self._types.bring(source, follower, table.table_oid)
+        self._types.align(source, follower, table.table_oid)
         needed, moves = self._needed(source, follower, table, published)
-        if (form := needed.form) is None:  # dropped at the source
+        if (form := needed.form) is None:  # the source has dropped the table
             return table
         if needed.is_needed or moves.names:
             with self._session() as session, session.transaction():
                 session.execute("set search_path = ''")
                 copies.lock(session, self._here(session), {form.oid, *moves.names})
                 copies.claim(session, self._here(session), form.oid)
-                # Somebody else may have done it by now, and done twice an exchange of names is none.
+                # Another session may have renamed the tables by now, and a second exchange of names would undo it.
                 needed, now = self._needed(source, session, table, published)
                 if (form := needed.form) is None or now != moves:
                     raise CopyDelayedError("the table was renamed just now")
@@ -66,18 +66,18 @@ class FirstForms:
     def _needed(
         self, source: Connection, follower: Connection, table: NamedTable, published: Collection[str]
     ) -> tuple[FormAdjustment, NameChanges]:
-        """The alterations that a table needs, and what happens to names."""
+        """Return the alterations that a table needs, and the changes of names."""
         oid, formed = table.table_oid, _formed(self._here(follower))
         here = NamedTable(oid, *self._renames.called(follower)[oid])
         needed = form_adjustments.find(self._log, follower, source, self._registration, here, formed, published)
         return needed, self._renames.plan(follower, {oid: needed.called})
 
     def is_called(self, follower: Connection, table: NamedTable) -> bool:
-        """True if the table still has that name: another one may have taken it."""
+        """Return True if the table still has this name: another table may have taken it."""
         return self._renames.is_called(follower, table)
 
     def require_types(self, source: Connection, follower: Connection, table: NamedTable) -> None:
-        """Raises CopyDelayedError if a type of the table's values was altered since `bring`."""
+        """Raise CopyDelayedError if a type of the table's values was altered since `align`."""
         self._types.require_same(source, follower, table.table_oid)
 
     def _alter(
@@ -90,7 +90,7 @@ class FirstForms:
         here = self._here(session)
         moved, made = dict[int, NamedTable](), set[int]()
         if moves.names or needed.moves_columns:
-            # Keys, indexes and checks are kept as statements, for the tables as they were made.
+            # Keys, indexes and checks are stored as statements for the tables as they were created.
             moved = {oid: NamedTable(oid, *name) for oid, name in {form.oid: form.called, **moves.names}.items()}
             made = moved.keys() & pending_statements.unfinished_tables(session, here)
             for error in pending_statements.finish(session, here, moved).values():
@@ -106,5 +106,5 @@ class FirstForms:
 
 
 def _formed(here: FollowerPosition) -> HistoryPlace:
-    """The form that the history has of it, where it was there before the follower was added."""
+    """Return the place of the form that the history has of a table that existed before the follower was added."""
     return HistoryPlace(here.source_epoch, here.commit_lsn or 0, 2**31 - 1)

@@ -1,4 +1,4 @@
-"""A table that is copied anew gets the form that the source's has by then, together with the rows."""
+"""Gives a table that is copied again the source's current form, together with the rows of the copy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pipeline.postgres.connections import Connection
 
 
 class FormAdjustment:
-    """Of one table, from the form that it has to the one that its copy has."""
+    """Changes one table from its present form to the form of its copy."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class FormAdjustment:
         form: SourceForm | None,
         partitions: Sequence[SourcePartition] = (),
     ) -> None:
-        """`form`: the one that it is to get; None of a table that was dropped. `partitions`: those of the source."""
+        """`form`: the form of the copy; None if the table was dropped. `partitions`: the partitions of the source."""
         self._follower, self._registration, self._change, self.form = follower, registration, change, form
         self._keys: Collection[list[str]] = form.keys if form else []
         self._called = (table.table_schema, table.table_name)
@@ -47,22 +47,22 @@ class FormAdjustment:
         return self.form.called if self.form else self._called
 
     def at(self, follower: Connection, table: NamedTable) -> FormAdjustment:
-        """The same over another session, of the table under another name."""
+        """Return the same adjustment over another session, for the table under another name."""
         return FormAdjustment(follower, self._registration, table, self._change, self.form, self._partitions)
 
     @property
     def moves_columns(self) -> bool:
-        """Whether what was made for columns of before, such as an index, may not find them after it."""
+        """True if objects that were created for the previous columns, such as an index, may miss them afterwards."""
         change = self._change
         return bool(change.renamed or change.dropped or change.retyped or change.key is not None)
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is any difference."""
+        """True if there is any difference."""
         return self.moves_columns or bool(self._change.added) or self._divided.lacks(self._partitions)
 
     def applied(self, description: Mapping[str, Any]) -> dict[str, Any]:
-        """What `describe_tables` will say of the table, of which it says this now."""
+        """Return the description that `describe_tables` will give after the adjustment, from the present one."""
         change, dropped_key = self._change, set[str]()
         if change.key is not None and sorted(change.old_key) not in self._sorted_keys:
             dropped_key = set(change.old_key)
@@ -82,7 +82,7 @@ class FormAdjustment:
         return {**description, "columns": columns, "keys": kept}
 
     def before(self, description: Mapping[str, Any], columns: Collection[str]) -> list[str]:
-        """What the table calls those of these columns now that it has already."""
+        """Return the present names of these columns, for those that the table already has."""
         change = self._change
         return [
             column["name"]
@@ -91,14 +91,14 @@ class FormAdjustment:
         ]
 
     def alter_empty(self, identifier: sql.Identifier) -> None:
-        """Give a table without rows, which has the columns of `before`, the columns that the copy has."""
+        """Give a table without rows the columns of the copy; it has the columns that `before` returned."""
         altered = AlterationBuilder(self._follower, self._called, identifier, self._change.dropped)
         retyped = [each for each in self._change.retyped if altered.has(each.name, self._change)]
         self._run(altered.of_columns(replace(self._change, dropped={}, retyped=()), ()))
-        self._run(altered.retyped_anyhow(retyped))
+        self._run(altered.retype_empty(retyped))
 
     def alter(self, replaced: Callable[[], None]) -> None:
-        """Give the table itself the copy's form, in the transaction that is open; `replaced` gives it the rows."""
+        """Give the table the form of the copy in the open transaction; `replaced` gives it the rows."""
         altered = AlterationBuilder(self._follower, self._called)
         self._run(altered.of_columns(replace(self._change, retyped=()), ()))
         for column in self._change.retyped:
@@ -113,15 +113,17 @@ class FormAdjustment:
         self._run(made)
 
     def _retype(self, altered: AlterationBuilder, column: ColumnForm) -> None:
-        """By what the old values become, if they become something: the copy's take their place at once."""
-        *ways, last = altered.ways_to_retype(column)
-        for each in ways:
+        """Convert the old values to the new type if possible, else discard them: the copy's values replace them at
+        once.
+        """
+        *attempts, last = altered.retyping_attempts(column)
+        for each in attempts:
             try:
                 with self._follower.transaction():
                     self._run([each])
                 return
             except SchemaChangeError as error:
-                if not isinstance(error.__cause__, _NO_WAY):
+                if not isinstance(error.__cause__, _NO_CAST):
                     raise
         self._run([last])
 
@@ -146,15 +148,15 @@ def find(
     formed: HistoryPlace,
     published: Collection[str],
 ) -> FormAdjustment:
-    """What a table needs that has the form as of this place, and whose copy has these columns.
+    """Return the adjustment of a table that has the form of this place, and whose copy has these columns.
 
-    Raises SchemaChangeError where it is not to follow.
+    Raises SchemaChangeError if the settings forbid the change.
     """
     now = source_forms.read(source, [table.table_oid]).get(table.table_oid)
     if now is None:
         return FormAdjustment(follower, registration, table, _NONE, None)
     change = _change(log, follower, registration, table, formed, now)
-    # What is not published is in no copy: the follower needs it as little.
+    # A copy does not contain columns that are not published, so the follower does not need them.
     left_out = {each.name for each in change.added} - set(published)
     change = replace(change, added=tuple(each for each in change.added if each.name not in left_out))
     form = replace(now, columns=[each for each in now.columns if each["name"] not in left_out])
@@ -175,7 +177,7 @@ def _change(
     formed: HistoryPlace,
     now: SourceForm,
 ) -> FormDifference:
-    """From the form that the table was made with, or else from that which the history has of this place."""
+    """Return the difference from the form with which the table was created, or that the history has of this place."""
     begins = FollowerPosition(registration.source_id, registration.name)
     made = copies.find_form(follower, begins, table.table_oid)
     stored = reached_versions.find(follower, begins).get(table.table_oid)
@@ -186,7 +188,7 @@ def _change(
         return change if made.oid == now.oid else _in_its_place(follower, table, change, now)
     place = max(formed, stored.place) if stored else formed
     before = table_versions.version_at(log, registration.source_id, table, place)
-    if before is None:  # it was in no log: each column of the copy is looked for
+    if before is None:  # the log has no version of the table: search each column of the copy in it
         return difference.between(SourceForm(now.oid, *now.called, [], [], []), now, numbered=False)
     numbered = before.numbered and before.relation_oid == table.table_oid
     change = difference.between(before, now, numbered=numbered)
@@ -194,7 +196,7 @@ def _change(
 
 
 def _in_its_place(follower: Connection, table: NamedTable, change: FormDifference, now: SourceForm) -> FormDifference:
-    """The change of a table that takes the place of another one: each of its columns is looked for."""
+    """Return the change for a table that takes the place of another one: each of its columns is searched there."""
     there = AlterationBuilder(follower, (table.table_schema, table.table_name))
     retyped = tuple(each for each in change.retyped if there.has(each.name, change))
     known = {each.name for each in retyped}
@@ -203,12 +205,12 @@ def _in_its_place(follower: Connection, table: NamedTable, change: FormDifferenc
 
 
 def _as_copied(copied: CopiedForm, now: SourceForm) -> SourceForm | None:
-    """The form of a copy; None where it does not tell everything."""
+    """Return the form of a copy; None if the stored columns do not tell everything."""
     if any(len(each) != COLUMN_PARTS for each in copied):
         return None
     return replace(now, columns=last_forms.columns_of(copied), key_columns=[each[0] for each in copied if each[-1]])
 
 
-_NO_WAY = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.CannotCoerce, psycopg.errors.DatatypeMismatch)
-"""What the follower says where a value does not become one of another type."""
+_NO_CAST = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.CannotCoerce, psycopg.errors.DatatypeMismatch)
+"""Errors of the follower if a value cannot be converted to another type."""
 _NONE = FormDifference(("", ""), {}, {}, (), (), (), None, unclear=False)

@@ -1,7 +1,7 @@
-"""Tables that began or ceased to inherit from another one, as the server found when it looked at the source's catalog.
+"""Follows tables that began or ceased to inherit from another one, which the server found in the source's catalog.
 
-A follower's tables do the same once the log is applied up to where the server looked. If the follower does not let
-them, the log goes on being applied: rows of both tables are the same either way.
+A follower's tables change once the log is applied up to the place of that check. If the follower refuses the change,
+the log is still applied: the rows of both tables are the same either way.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 AGAIN_SECONDS = 1.0
-"""How long to go on before a table is tried again that did not let us."""
+"""The pause before the next attempt to change a table that the follower refused to change."""
 _ROOM = "followers.schema_changes"
 
 
 @dataclass(frozen=True)
 class _Change:
-    """Of a table, by oid. `epoch`, `seen_lsn`: before that it had happened."""
+    """A change of inheritance, by the tables' oids. It had happened before the place of `epoch` and `seen_lsn`."""
 
     child_oid: int
     parent_oid: int
@@ -41,7 +41,7 @@ class _Change:
 
 
 class InheritanceChanges:
-    """That of one follower's tables, as of now. `called`: the names of its tables, by oid."""
+    """Changes of inheritance of one follower's tables. `called`: the names of its tables, by oid."""
 
     def __init__(
         self, log: Connection, follower: Connection, registration: RegisteredFollower, called: Mapping[int, Name]
@@ -59,7 +59,7 @@ class InheritanceChanges:
         self._waits, self._not_before = dict[int, TableNote](), 0.0
 
     def follow_due(self, here: FollowerPosition) -> None:
-        """Let tables inherit as the source's do, as far as the log is applied."""
+        """Let tables inherit as the source's tables do, as far as the log is applied."""
         if not self._pending or self._registration.ddl == "stop" or time.monotonic() < self._not_before:
             return
         for each in list(self._pending):
@@ -73,16 +73,16 @@ class InheritanceChanges:
                     self._not_before = time.monotonic() + AGAIN_SECONDS
 
     def stop_inheriting(self, oid: int) -> None:
-        """Let a table inherit from none, in the transaction that is open, so that inherited columns can be altered.
+        """Let a table inherit from no other, in the open transaction, so that inherited columns can be altered.
 
-        It inherits again once that of which it inherits has these columns, too.
+        The table inherits again once its parent has these columns, too.
         """
         for each in self._changes:
             if each.child_oid == oid and each.inherits and self._registration.ddl != "stop" and self._inherits(each):
                 self._follower.execute(self._alteration(replace(each, inherits=False)).statement)
 
     def notes(self) -> dict[int, TableNote]:
-        """Return what there is to say of tables, by oid, that do not inherit as the source's do."""
+        """Return notes on tables that do not inherit as the source's tables do, by oid."""
         if self._registration.ddl != "stop":
             return self._waits
         return {each.child_oid: self._stays(each) for each in self._pending if self._differs(each)}
@@ -91,14 +91,14 @@ class InheritanceChanges:
         return self._inherits(each) not in (None, each.inherits)
 
     def _inherits(self, each: _Change) -> bool | None:
-        """Whether the follower's table does; None if one of the two is not there."""
+        """Return True if the follower's table inherits; None if one of the two tables does not exist."""
         names = [*self._called[each.child_oid], *self._called[each.parent_oid]]
         values = dict(zip(("schema", "name", "parent_schema", "parent_name"), names, strict=True))
         found: bool | None = queries.value(self._follower, statement(_ROOM, "inherits"), values)
         return found
 
     def _alter(self, each: _Change) -> TableNote | None:
-        """Do it; returns why that is not possible now."""
+        """Change the inheritance; returns a note if that is not possible now."""
         altered = self._alteration(each)
         try:
             with self._follower.transaction(), queries.lock_timeout(self._follower, truncates.LOCK_TIMEOUT):

@@ -1,4 +1,4 @@
-"""The form that a table of a follower has by what told it last: its copy, a schema change, or what it was made with."""
+"""Finds the last form of a follower's table: from its copy, a schema change, or the form with which it was created."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pipeline.postgres.connections import Connection
 
 
 def find(log: Connection, follower: Connection, here: FollowerPosition, table: NamedTable) -> SourceForm | None:
-    """Return the form of one of its tables, which the source may have dropped; None if nothing tells it.
+    """Return the form of a follower's table, which the source may have dropped; None if nothing tells the form.
 
-    `log`: the pipeline database. `here`: where the follower is.
+    `log`: the pipeline database. `here`: the follower's position.
     """
     oid, called = table.table_oid, (table.table_schema, table.table_name)
     form, place = copies.last_form(follower, here, oid)
@@ -30,7 +30,7 @@ def find(log: Connection, follower: Connection, here: FollowerPosition, table: N
 
 
 def columns_of(copied: CopiedForm) -> list[dict[str, object]]:
-    """Return the columns of a copy as the history has them."""
+    """Return the columns of a copy in the format of the relation history."""
     return [
         {"name": name, "type_oid": kind, "type_modifier": modifier, "attnum": number}
         for name, kind, modifier, number, _ in copied

@@ -1,7 +1,7 @@
-"""Partitions that the source has made, attached or detached: the follower's tables are divided likewise.
+"""Creates, attaches and detaches partitions of a follower's tables as at the source.
 
-A follower may be divided otherwise, or not at all. So where it has room for the rows, a partition that cannot be made
-is none that it needs.
+A follower's table may have other partitions, or none. If it has a partition for the rows, it does not need a partition
+that cannot be created.
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ _NO_ROOM = (
     psycopg.errors.CheckViolation,
     psycopg.errors.DatatypeMismatch,
 )
-"""What the follower says where another partition has these rows, or its table is divided by something else."""
+"""Errors of the follower if another partition has these rows, or the table is partitioned by another key."""
 
 
 @dataclass(frozen=True)
 class SourcePartition:
-    """One that is attached at the source. `bound`: as SQL writes it; `divided_by`, too, None of one with rows."""
+    """A partition that is attached at the source. `bound`: its bounds as SQL.
+
+    `divided_by`: the partition key as SQL; None for a partition that holds rows.
+    """
 
     oid: int
     schema: str
@@ -59,38 +62,43 @@ class SourcePartition:
 
     @property
     def parent(self) -> Name:
-        """That of the table it is a partition of."""
+        """Schema and name of the table that it is a partition of."""
         return self.parent_schema, self.parent_name
 
 
 def at_source(config: Config, root: int) -> list[SourcePartition]:
-    """Those of a table, by its oid, parents first. Raises DatabaseUnavailableError."""
+    """Return the current partitions of a table, by its oid at the source, parents first. Raises
+    DatabaseUnavailableError.
+    """
     with connecting.connect_catalog(config) as source:
         return read(source, root)
 
 
 def read(source: Connection, root: int) -> list[SourcePartition]:
-    """The same over a session that is there."""
-    with reading_session.transaction(source, session_settings.SOURCE):  # names are printed as they are found
+    """Return the current partitions of a table over an open session of the source, parents first."""
+    with reading_session.transaction(source, session_settings.SOURCE):  # its search_path decides how names are printed
         return queries.rows(source, SourcePartition, statement(_ROOM, "partitions"), {"root": root})
 
 
 class FormerPartitions:
-    """Partitions that a table of the source has had, by its oid. Asked for once they are needed."""
+    """Partitions that a table of the source has had, by its oid. They are read when they are needed."""
 
     def __init__(self, log: Connection, registration: RegisteredFollower, root: int) -> None:
         self._log, self._values = log, {"source": registration.source_id, "root": root}
 
     def oid(self, name: Name, *, left: bool) -> int | None:
-        """Return the oid of the one that was called so; of one that has left, or was there at the last look."""
+        """Return the oid of the partition of this name.
+
+        `left`: only a partition that has left; otherwise also one that the last check of the catalog found.
+        """
         found = self._log.execute(statement(_ROOM, "former_partitions"), self._values).fetchall()
         return next((oid for called, oid, has_left in found if called == ".".join(name) and has_left >= left), None)
 
 
 class TablePartitions:
-    """Of one table of a follower, which is called so there and at the source. `called`: all tables that it follows.
+    """The partitions of one table of a follower, which has the source's name. `called`: all tables that are followed.
 
-    `former`: those that the source has had, which may be in the way of others.
+    `former`: partitions that the source has had, which may be in the way of others.
     """
 
     def __init__(
@@ -110,51 +118,56 @@ class TablePartitions:
         )
 
     def lacks(self, theirs: Sequence[SourcePartition]) -> bool:
-        """Whether one of them is none here, and that is partitioned."""
-        divided = self._follower.execute(statement(_ROOM, "partition_root"), _named(self._root)).fetchone() is not None
+        """Return True if the follower's table is partitioned and lacks one of these partitions."""
+        divided = (
+            self._follower.execute(statement(_ROOM, "partition_root"), _name_values(self._root)).fetchone() is not None
+        )
         here = self.names() if divided and theirs else set[Name]()
         return divided and any(each.called not in here for each in theirs)
 
     def follow(self, theirs: Sequence[SourcePartition], new: Partition | None = None, *, is_kept: bool = False) -> bool:
-        """Make or attach this one, and those that it is part of, or without it all that are lacking.
+        """Create or attach a partition and those that it is part of, in the open transaction.
 
-        Whether there was one. In the transaction that is open. `is_kept`: a table that was detached has the rows of it.
+        Without `new`, create or attach all missing partitions. Returns True if there was one. `is_kept`: a detached
+        table still has the rows of the partition.
 
-        Raises SchemaChangeError where the follower does not let us, or is not to follow, or where the source does not
-        have it any more and the follower has it as a table of its own.
+        Raises SchemaChangeError if the follower refuses a statement, or the settings forbid it; also if the source no
+        longer has the partition and the follower has it as a separate table.
         """
-        wanted = list(theirs) if new is None else _line(theirs, new.oid)
+        wanted = list(theirs) if new is None else _with_parents(theirs, new.oid)
         if new is not None and not wanted:
             self._require_dispensable(new)
         made = False
         for each in wanted:
-            if each.called not in self.names():  # one that is attached brings its own
+            if each.called not in self.names():  # an attached partition brings its own partitions
                 if not is_kept:
                     self._set_aside(each.called)
-                made = self._made(each, theirs) or made
+                made = self._create_or_attach(each, theirs) or made
         return made
 
     def detach(self, name: Name) -> None:
-        """Let a table that is a partition here be one of its own. In the transaction that is open."""
+        """Make a partition of the follower a separate table, in the open transaction."""
         parent = self._parent(name)
         if parent is not None:
             query = sql.SQL("alter table {} detach partition {}")
             detached = query.format(sql.Identifier(*parent), sql.Identifier(*name))
-            self._run(TableAlteration(f"the source detached {_shown(name)} from {_shown(self._root)}", detached))
+            self._run(TableAlteration(f"the source detached {_dotted(name)} from {_dotted(self._root)}", detached))
 
     def detach_gone(self, name: Name, theirs: Sequence[SourcePartition]) -> None:
-        """Detach a partition that the source has no longer, with those above it that it does not have either."""
+        """Detach a partition that the source no longer has, together with its parents that the source does not have
+        either.
+        """
         there = {self._root, *(each.called for each in theirs)}
         while (parent := self._parent(name)) is not None and parent not in there:
             name = parent
         self.detach(name)
 
     def _parent(self, name: Name) -> Name | None:
-        return self._follower.execute(statement(_ROOM, "parent"), _named(name)).fetchone()
+        return self._follower.execute(statement(_ROOM, "parent"), _name_values(name)).fetchone()
 
-    def _made(self, each: SourcePartition, theirs: Sequence[SourcePartition]) -> bool:
+    def _create_or_attach(self, each: SourcePartition, theirs: Sequence[SourcePartition]) -> bool:
         if each.parent not in {self._root, *self.names()}:
-            return False  # it is divided otherwise
+            return False  # the follower's table has other partitions
         attached = self._is_table(each.called)
         while True:
             try:
@@ -162,7 +175,7 @@ class TablePartitions:
                     for alteration in [self._attachment(each)] if attached else self._creation(each):
                         self._run(alteration)
             except SchemaChangeError as error:
-                if (gone := self._in_the_way(error, theirs)) is not None:
+                if (gone := self._find_overlapping(error, theirs)) is not None:
                     self.detach_gone(gone, theirs)
                 elif attached or not isinstance(error.__cause__, _NO_ROOM):
                     raise
@@ -172,16 +185,16 @@ class TablePartitions:
                 return True
 
     def _set_aside(self, name: Name) -> None:
-        """Rename a table that was a partition: rows that it has kept are none of the one that has its name now."""
+        """Rename a former partition that is in the way: its rows do not belong to the new partition of its name."""
         if self._former is None or name in self._called or not self._is_table(name):
             return
         if (oid := self._former.oid(name, left=True)) is not None:
             query = sql.SQL("alter table {} rename to {}")
             renamed = query.format(sql.Identifier(*name), sql.Identifier(displaced_name(name[1], oid)))
-            self._run(TableAlteration(f"the source has another partition {_shown(name)}", renamed))
+            self._run(TableAlteration(f"the source has another partition {_dotted(name)}", renamed))
 
-    def _in_the_way(self, error: SchemaChangeError, theirs: Sequence[SourcePartition]) -> Name | None:
-        """Return a partition that overlaps another one, and that the source has no longer. The error names it."""
+    def _find_overlapping(self, error: SchemaChangeError, theirs: Sequence[SourcePartition]) -> Name | None:
+        """Return a partition that overlaps a new one, and that the source no longer has. The error names it."""
         if self._former is None or not isinstance(error.__cause__, psycopg.errors.InvalidObjectDefinition):
             return None
         oids, there = {each.oid for each in theirs}, {each.called for each in theirs}
@@ -195,47 +208,50 @@ class TablePartitions:
         attached = sql.SQL("alter table {} attach partition {} ").format(
             sql.Identifier(*each.parent), sql.Identifier(*each.called)
         )
-        what = f"the source attached {_shown(each.called)} to {_shown(each.parent)}"
-        return TableAlteration(what, attached + _printed(each.bound))
+        what = f"the source attached {_dotted(each.called)} to {_dotted(each.parent)}"
+        return TableAlteration(what, attached + _as_sql(each.bound))
 
     def _creation(self, each: SourcePartition) -> Iterator[TableAlteration]:
-        what = f"the source made {_shown(each.called)}, a partition of {_shown(each.parent)}"
+        what = f"the source made {_dotted(each.called)}, a partition of {_dotted(each.parent)}"
         there = "select pg_catalog.to_regnamespace(pg_catalog.quote_ident(%s)) is not null"
         if not queries.value(self._follower, there, [each.schema]):
             yield TableAlteration(what, sql.SQL("create schema {}").format(sql.Identifier(each.schema)))
         names = sql.Identifier(*each.called), sql.Identifier(*each.parent)
-        made = sql.SQL("create table {} partition of {} ").format(*names) + _printed(each.bound)
+        made = sql.SQL("create table {} partition of {} ").format(*names) + _as_sql(each.bound)
         yield TableAlteration(
-            what, made if each.divided_by is None else made + _printed(f" partition by {each.divided_by}")
+            what, made if each.divided_by is None else made + _as_sql(f" partition by {each.divided_by}")
         )
 
     def _require_dispensable(self, new: Partition) -> None:
-        """What the source does not have any more is missed by rows that find no place, or as a table of its own."""
+        """Raise SchemaChangeError if a partition that the source no longer has is a separate followed table here.
+
+        Otherwise the partition is only missed by a row that has no partition.
+        """
         if new.called in self._called:
             attach = f"alter table {shortest(*self._root)} attach partition {shortest(*new.called)} for values …"
             raise SchemaChangeError(
-                f"table {_shown(self._root)} of the follower stops: the source attached {_shown(new.called)} to it, and"
-                " does not say any more for which values",
+                f"table {_dotted(self._root)} of the follower stops: the source attached {_dotted(new.called)} to it,"
+                " and no longer knows for which values",
                 f"`{attach}` there",
             )
 
     def names(self) -> set[Name]:
-        """Return those that the follower has."""
+        """Return the partitions of the follower's table."""
         return names(self._follower, self._root)
 
     def _is_table(self, name: Name) -> bool:
-        return queries.value(self._follower, statement(_ROOM, "find_relation"), _named(name)) is not None
+        return queries.value(self._follower, statement(_ROOM, "find_relation"), _name_values(name)) is not None
 
     def _run(self, alteration: TableAlteration) -> None:
         if self._registration.ddl == "stop":
             text = alteration.as_text(self._follower)
-            said = f"table {_shown(self._root)} of the follower stops: {alteration.what}, and --ddl is stop"
-            raise SchemaChangeError(said, f"`{text}` there")
+            message = f"table {_dotted(self._root)} of the follower stops: {alteration.what}, and --ddl is stop"
+            raise SchemaChangeError(message, f"`{text}` there")
         run(self._follower, self._registration.name, self._root, [alteration])
 
 
 def names(follower: Connection, root: Name) -> set[Name]:
-    """Return the partitions that a table of the follower has, at any level."""
+    """Return the partitions of a follower's table, at any level."""
     table = sql.Identifier(*root).as_string(follower)
     return set(follower.execute(statement("followers.applying", "name_partitions"), {"table": table}).fetchall())
 
@@ -243,13 +259,13 @@ def names(follower: Connection, root: Name) -> set[Name]:
 def detach_before_copy(
     log: Connection, follower: Connection, registration: RegisteredFollower, table: NamedTable, called: Collection[Name]
 ) -> bool:
-    """Detach a table that is to be copied, where it is a partition here and is none at the source any more.
+    """Detach a table before its copy if it is a partition at the follower, and no longer one at the source.
 
-    False while the follower is not where its own events begin, as until then it may be a partition, or another session
-    uses it. `called`: all tables that it follows.
+    Returns False if another session uses the table, or while the follower is before the table's own first event: until
+    then, it may be a partition. `called`: all tables that are followed.
     """
     name = table.table_schema, table.table_name
-    root = follower.execute(statement(_ROOM, "root_of_partition"), _named(name)).fetchone()
+    root = follower.execute(statement(_ROOM, "root_of_partition"), _name_values(name)).fetchone()
     if root is None or root not in called:
         return True
     versions = table_versions.all_versions(log, registration.source_id, [table.table_oid]).get(table.table_oid)
@@ -263,21 +279,21 @@ def detach_before_copy(
                 TablePartitions(follower, registration, root, called).detach(name)
     except SchemaChangeError as error:
         if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
-            return False  # who reads it would hold up the position
+            return False  # waiting for a reader of the table would block the position
         raise
     return True
 
 
-def refused(name: Name) -> SchemaChangeError:
-    """The error for a row for which no partition is known."""
+def no_partition_error(name: Name) -> SchemaChangeError:
+    """Return the error for a row that has no known partition."""
     return SchemaChangeError(
-        f"table {_shown(name)} of the follower stops: it has no partition for a row, and the source has none any more",
+        f"table {_dotted(name)} of the follower stops: it has no partition for a row, and the source no longer has one",
         f"`create table … partition of {shortest(*name)} for values …` there",
     )
 
 
-def _line(theirs: Sequence[SourcePartition], oid: int) -> list[SourcePartition]:
-    """A partition and those that it is part of, the topmost first."""
+def _with_parents(theirs: Sequence[SourcePartition], oid: int) -> list[SourcePartition]:
+    """Return a partition and those that it is part of, the topmost first."""
     by_name = {each.called: each for each in theirs}
     each = next((each for each in theirs if each.oid == oid), None)
     found: list[SourcePartition] = []
@@ -287,14 +303,14 @@ def _line(theirs: Sequence[SourcePartition], oid: int) -> list[SourcePartition]:
     return found
 
 
-def _printed(text: str) -> sql.SQL:
-    """As the source's catalog prints it."""
+def _as_sql(text: str) -> sql.SQL:
+    """Return text as SQL that the source's catalog printed."""
     return sql.SQL(text)
 
 
-def _shown(name: Name) -> str:
+def _dotted(name: Name) -> str:
     return ".".join(name)
 
 
-def _named(name: Name) -> dict[str, str]:
+def _name_values(name: Name) -> dict[str, str]:
     return {"schema": name[0], "name": name[1]}

@@ -1,6 +1,6 @@
-"""What a follower's tables are called, and which form of the source's they have: `pipeline_follower.forms`.
+"""Stores the names of a follower's tables, and which forms of the source's tables they have: `pipeline_follower.forms`.
 
-A row is written in the transaction that changes the table, so the two cannot part.
+A row is written in the transaction that changes the table, so both always agree.
 """
 
 from __future__ import annotations
@@ -22,17 +22,20 @@ select f.table_oid, f.table_schema, f.table_name, f.source_epoch, f.lsn, f.idx
 from pipeline_follower.forms f
 where f.source_database_id = %(source)s and f.follower = %(follower)s
 """
-"""The tables of a follower that schema changes have reached."""
+"""List the tables of a follower that schema changes have reached."""
 _FORGET_FORMS = """\
 delete from pipeline_follower.forms
 where source_database_id = %(source)s and follower = %(follower)s and table_oid = any(%(oids)s)
 """
-"""Tables that are followed no longer."""
+"""Delete the forms of tables that are no longer followed."""
 
 
 @dataclass(frozen=True)
 class StoredForm:
-    """Of a table, by its oid at the source. `source_epoch`, `lsn`, `idx`: from where on the source's has that form."""
+    """The stored form of a table, by its oid at the source, with the table's name at the follower.
+
+    `source_epoch`, `lsn`, `idx`: the place from which on the source's table has the form.
+    """
 
     table_oid: int
     table_schema: str
@@ -43,20 +46,20 @@ class StoredForm:
 
     @property
     def place(self) -> HistoryPlace:
-        """Where the form begins; the first place where it is that of the beginning."""
+        """The place where the form begins; the first place of all for the initial form."""
         return HistoryPlace(self.source_epoch, self.lsn, self.idx)
 
 
 def find(follower: Connection, here: FollowerPosition) -> dict[int, StoredForm]:
-    """Those of tables that were changed, by oid; all others are as they were registered."""
+    """Return the stored forms of tables, by oid. All other tables are as they were registered."""
     found = queries.rows(follower, StoredForm, _FIND_FORMS, vars(here))
     return {each.table_oid: each for each in found}
 
 
 def begin(log: Connection, follower: Connection, here: FollowerPosition, tables: Iterable[NamedTable]) -> None:
-    """Tables have the newest form that fits them: what came since the follower was added they do not have yet.
+    """Store for each table the newest form that fits: the table lacks changes made since the follower was added.
 
-    Of one that had no event before that, none may fit.
+    No form may fit a table that had no event before that.
     """
     listed = {table.table_oid: table for table in tables}
     described = followed_tables.describe(
@@ -73,7 +76,7 @@ def begin(log: Connection, follower: Connection, here: FollowerPosition, tables:
 
 
 def begin_at_position(follower: Connection, here: FollowerPosition, tables: Iterable[NamedTable]) -> None:
-    """Tables have the form that the source's have at the position."""
+    """Store that these tables have the forms that the source's tables have at this position."""
     place = HistoryPlace(here.source_epoch, here.commit_lsn or 0, table_versions.LAST)
     for table in tables:
         store(follower, here, table.table_oid, (table.table_schema, table.table_name), place)
@@ -84,7 +87,7 @@ def _fits(version: TableFormVersion, columns: Mapping[str, str]) -> bool:
 
 
 def _types(follower: Connection, version: TableFormVersion) -> dict[str, str | None]:
-    """What the follower calls the types of its columns."""
+    """Return the follower's names of the types of a version's columns."""
     values = {
         "names": [column["type_name"] for column in version.columns],
         "modifiers": [column["type_modifier"] for column in version.columns],
@@ -94,11 +97,13 @@ def _types(follower: Connection, version: TableFormVersion) -> dict[str, str | N
 
 
 def store(follower: Connection, here: FollowerPosition, oid: int, name: tuple[str, str], place: HistoryPlace) -> None:
-    """A table has this name, and the form from this place on; a place before the stored one is not taken."""
+    """Store that a table has this name, and the form from this place on. An earlier place than the stored one is
+    ignored.
+    """
     values = {"oid": oid, "schema": name[0], "name": name[1], "epoch": place.epoch, "lsn": place.lsn, "idx": place.idx}
     follower.execute(statement(_ROOM, "store_form"), {**vars(here), **values})
 
 
 def forget(follower: Connection, here: FollowerPosition, oids: Iterable[int]) -> None:
-    """Of tables that are followed no longer."""
+    """Delete the forms of tables that are no longer followed."""
     follower.execute(_FORGET_FORMS, {**vars(here), "oids": list(oids)})

@@ -1,4 +1,4 @@
-"""Statements that the follower may refuse: then it stops with what its owner can do."""
+"""Runs statements that the follower may refuse; the error then tells its owner what to do."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _OWNED = ": let an administrator of the follower make its role the owner of what
 
 
 def execute(follower: Connection, query: sql.SQL | sql.Composed, why: str) -> str:
-    """Run a statement; returns it as text. `why`: what stops, and what has happened at the source, for messages.
+    """Run a statement; returns it as text. `why`: for messages, what stops, and what happened at the source.
 
-    Raises SchemaChangeError if the follower refuses it, and psycopg.Error if the connection is lost.
+    Raises SchemaChangeError if the follower refuses the statement, and psycopg.Error if the connection is lost.
     """
     text = query.as_string(follower)
     try:

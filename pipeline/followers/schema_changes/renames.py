@@ -1,4 +1,4 @@
-"""Gives a follower's tables the names that the source has for them, so that no two of its tables write to one."""
+"""Gives a follower's tables the source's names, so that no two tables of the source are written to one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FORGOTTEN = {"action": "follower.forgotten"}
 
 
 class TableRenames:
-    """Renames the tables of one follower. May be used by several threads, each with a session of its own."""
+    """Renames the tables of one follower. May be used by several threads, each with its own session."""
 
     def __init__(
         self,
@@ -33,15 +33,17 @@ class TableRenames:
         found: Callable[[], RegisteredFollower],
         called: Callable[[Connection], Mapping[int, NamedTable]],
     ) -> None:
-        """`found` returns the follower as it is now, `called` its tables by oid, over a connection to it."""
+        """`found`: returns the follower's current registration. `called`: returns its tables by oid, over a connection
+        to it.
+        """
         self._config, self._find, self._called = config, found, called
 
     def called(self, follower: Connection) -> dict[int, Name]:
-        """The names of the follower's tables by oid."""
+        """Return the names of the follower's tables by oid."""
         return {oid: (each.table_schema, each.table_name) for oid, each in self._called(follower).items()}
 
     def is_called(self, follower: Connection, table: NamedTable) -> bool:
-        """True if the table still has that name: another one may have taken it."""
+        """Return True if the table still has this name: another table may have taken it."""
         return self.called(follower).get(table.table_oid) == (table.table_schema, table.table_name)
 
     def plan(self, follower: Connection, targets: Mapping[int, Name]) -> NameChanges:
@@ -49,21 +51,21 @@ class TableRenames:
 
         Raises DatabaseUnavailableError if the source is needed and does not answer.
         """
-        return table_names.moves(targets, self.called(follower), partial(source_tables.read, self._config))
+        return table_names.plan_names(targets, self.called(follower), partial(source_tables.read, self._config))
 
     def require_possible(self, follower: Connection, oid: int, target: Name) -> None:
-        """Raises SchemaChangeError if the table cannot get this name; changes nothing."""
+        """Raise SchemaChangeError if the table cannot get this name; changes nothing."""
         self._alterations(follower, self.plan(follower, {oid: target}), self.called(follower))
 
     def carry_out(self, session: Connection, here: FollowerPosition, moves: NameChanges) -> None:
-        """Rename these tables, in the transaction that is open; `forget` those that are gone once it has ended.
+        """Rename these tables in the open transaction. Once it has ended, call `forget` with the displaced tables.
 
-        Raises SchemaChangeError if the follower does not let us, or is not to follow.
+        Raises SchemaChangeError if the follower refuses a statement, or the settings forbid to follow.
         """
         self._rename(session, here, moves, self.called(session))
 
     def forget(self, log: Connection, gone: Collection[int]) -> None:
-        """Follow these no longer, which the source has dropped. `log`: the pipeline database."""
+        """Follow these tables no longer, because the source has dropped them. `log`: the pipeline database."""
         if not gone:
             return
         found = self._find()
@@ -74,17 +76,17 @@ class TableRenames:
                 logger.info(text, found.name, each.table_schema, each.table_name, extra=_FORGOTTEN)
 
     def request_copies(self, log: Connection, follower: Connection, targets: Mapping[int, Name]) -> dict[int, Name]:
-        """Let tables that the follower does not have be copied under these names; returns the names that they get.
+        """Request copies of tables that the follower lacks, under these names; returns the names that they get.
 
-        Raises ApplierOvertakenError, DatabaseUnavailableError, and SchemaChangeError if tables of before keep the
-        names.
+        Raises ApplierOvertakenError, DatabaseUnavailableError, and SchemaChangeError if existing tables keep the names.
         """
         known = self.called(follower)
         without = {oid: name for oid, name in known.items() if oid not in targets}
-        moves = table_names.moves(targets, without, partial(source_tables.read, self._config))
+        moves = table_names.plan_names(targets, without, partial(source_tables.read, self._config))
         taken = {oid: moves.names[oid] for oid in targets if oid not in moves.gone}
         forms = self._forms_given_up(log, follower, moves, taken)
-        # First: one that is known no longer writes nothing, and what has its name is found to be there.
+        # Forget these first: tables that are no longer known write nothing, and a table with such a name counts as
+        # existing.
         self.forget(log, moves.gone)
         with follower.transaction():
             here = self._here(follower)
@@ -99,7 +101,9 @@ class TableRenames:
     def _forms_given_up(
         self, log: Connection, follower: Connection, moves: NameChanges, taken: Mapping[int, Name]
     ) -> dict[int, SourceForm]:
-        """By oid, the forms of the tables whose places these take: theirs until their copies are made."""
+        """Return the forms of displaced tables, by the oids of the tables that take their places until their copies are
+        finished.
+        """
         found = self._find()
         here = position.require_existing(follower, found.source_id, found.name)
         holders = {name: oid for oid, name in self.called(follower).items() if oid in moves.gone - moves.names.keys()}
@@ -108,10 +112,10 @@ class TableRenames:
         return {oid: form for oid, form in forms.items() if form is not None}
 
     def follow_missing_tables(self, log: Connection, follower: Connection) -> bool:
-        """Tables that the follower lacks are called there as at the source now; what was dropped is forgotten.
+        """Give tables that the follower lacks the source's current names, and follow dropped tables no longer.
 
-        As are tables that have one name. True if there was one: then other tables follow the log. Raises
-        DatabaseUnavailableError.
+        The same applies to tables that share one name. Returns True if there was such a table: other tables follow the
+        log then. Raises DatabaseUnavailableError.
         """
         called = self.called(follower)
         tables = [NamedTable(oid, *name) for oid, name in called.items()]
@@ -135,7 +139,7 @@ class TableRenames:
         return True
 
     def _here(self, follower: Connection) -> FollowerPosition:
-        """Held until the end of the transaction."""
+        """Return the follower's position, locked until the end of the transaction."""
         found = self._find()
         return position.require_existing(follower, found.source_id, found.name, held=True)
 

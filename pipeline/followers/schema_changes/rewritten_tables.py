@@ -1,4 +1,4 @@
-"""Tables whose values DDL has changed without events: a follower has them only by a copy."""
+"""Requests copies of tables whose values DDL changed without events: only a copy brings them to a follower."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _ROOM = "followers.schema_changes"
 _OF_TYPES = frozenset({"attributes", "renamed"})
 OF_COMPOSITES = "composite types"
 OF_ENUMS = "enums"
-"""What of a table has changed if a type of its values has other attributes."""
+"""The cause that a message names if a type of the table's values was altered."""
 _BEGIN_REWRITES = """\
 update pipeline_follower.position set rewrites_upto = %(upto)s
 where source_database_id = %(source)s and follower = %(follower)s and rewrites_upto is null
 """
-"""Tables that are rewritten after this are to be copied anew."""
+"""Store the rewrite after which rewritten tables must be copied again."""
 _NEWEST_REWRITE = "select coalesce(max(r.id), 0) from pipeline.rewrites r where r.source_id = %(source)s"
-"""The newest rewrite of any table that was found at a source."""
+"""Read the newest rewrite of any table that was found at a source."""
 _STORE_REWRITES = """\
 update pipeline_follower.position set rewrites_upto = greatest(rewrites_upto, %(upto)s)
 where source_database_id = %(source)s and follower = %(follower)s
 """
-"""Tables that were rewritten up to there are copied anew, or to be."""
+"""Store up to which rewrite copies of tables are made or requested."""
 
 
 @dataclass(frozen=True)
 class _Rewritten:
-    """As `unsettled_rewrites.sql` has it."""
+    """A rewritten table, as `unsettled_rewrites.sql` returns it."""
 
     table: str
     table_oid: int
@@ -51,7 +51,7 @@ class _Rewritten:
 
 
 def begin(log: Connection, follower: Connection, registration: RegisteredFollower, here: FollowerPosition) -> None:
-    """Before anything is copied; nothing where it has begun. Copies have what was rewritten before they are made."""
+    """Store the newest rewrite before any table is copied, unless it is stored: copies contain all earlier rewrites."""
     upto = _newest(log, here)
     if registration.copy != "source":
         values = {**vars(here), "made_at": registration.made_at}
@@ -67,10 +67,10 @@ def request_new_copies(
     called: Mapping[int, Name],
     look_at_types: Callable[[], UncertainTables],
 ) -> bool:
-    """Let those be copied that were rewritten and are not copied since; whether there was one.
+    """Request copies of tables that were rewritten since their last copies; returns True if there are any.
 
-    `called`: names of the follower's tables by oid. `look_at_types`: finds the tables in whose values composite types
-    were altered. Raises SchemaChangeError where tables are not to be copied by themselves.
+    `called`: names of the follower's tables by oid. `look_at_types`: finds tables whose values are uncertain because
+    composite types were altered. Raises SchemaChangeError if the settings forbid new copies.
     """
     reached: int = queries.value(follower, statement(_ROOM, "find_rewrites"), vars(here))
     newest = _newest(log, here)
@@ -98,10 +98,9 @@ def request_copies(
     called: Mapping[int, Name],
     rewritten: Mapping[int, list[str]],
 ) -> bool:
-    """Let tables be copied anew that are not to be copied already; whether there was one.
+    """Request new copies of tables, except those that wait for one already; returns True if there are any.
 
-    `rewritten`: by oid, what of them has changed. Raises SchemaChangeError where they are not to be copied by
-    themselves.
+    `rewritten`: by oid, what changed in the table. Raises SchemaChangeError if the settings forbid new copies.
     """
     pending = {each.oid for each in copies.requested(follower, here)}
     names = {oid: ".".join(called[oid]) for oid in rewritten if oid in called and oid not in pending}
@@ -113,14 +112,16 @@ def request_copies(
                 f"`pipeline followers resync {registration.name} {name}`",
             )
         extra = {"action": "follower.rewritten"}
-        logger.info("%s: table %s was rewritten at the source: it is copied anew", registration.name, name, extra=extra)
+        logger.info(
+            "%s: table %s was rewritten at the source and is copied again", registration.name, name, extra=extra
+        )
     if names:
         copies.request(follower, here, names)
     return bool(names)
 
 
 def is_up_to_date(log: Connection, follower: Connection, here: FollowerPosition) -> bool:
-    """True if `copy_anew` has seen all that the log knows."""
+    """Return True if `request_new_copies` has seen all rewrites that the log knows."""
     return _newest(log, here) <= int(queries.value(follower, statement(_ROOM, "find_rewrites"), vars(here)))
 
 

@@ -1,4 +1,4 @@
-"""Tables as the source has them now, where the log does not say what a change of schema has made of them."""
+"""Reads tables as the source has them now, because the log does not tell all results of a schema change."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pipeline.postgres.queries import statement
 
 @dataclass(frozen=True)
 class CurrentSourceTable:
-    """`numbers`, `names`: of its columns. `keys`: the columns of each unique index.
+    """A table of the source. `numbers`, `names`: of its columns. `keys`: the columns of each unique index.
 
-    `deferrable_key`: its primary key holds only at a commit.
+    `deferrable_key`: Postgres checks the primary key at the commit.
     """
 
     oid: int
@@ -33,11 +33,11 @@ class CurrentSourceTable:
         return self.schema, self.name
 
     def keys_of(self, version: TableFormVersion) -> list[list[str]]:
-        """The keys that it has now, by the names that a version has for their columns, if it has numbers."""
+        """Return the current keys, with the names that a version has for their columns if the version has numbers."""
         if not version.numbered:
             return self.keys
         then = {column["attnum"]: column["name"] for column in version.columns}
-        # A column of later has a name that no version has.
+        # A column that is newer than the version gets a name that no version has.
         known = {
             name: then.get(number, f"{number} of later") for number, name in zip(self.numbers, self.names, strict=True)
         }
@@ -45,16 +45,15 @@ class CurrentSourceTable:
 
 
 def read(config: Config, oids: Iterable[int]) -> dict[int, CurrentSourceTable]:
-    """By oid; one that was dropped is not there. Raises DatabaseUnavailableError."""
+    """Return the current tables by oid, without dropped ones. Raises DatabaseUnavailableError."""
     with connecting.connect_catalog(config) as source:
         query = statement("followers.schema_changes", "source_tables")
         return {each.oid: each for each in queries.rows(source, CurrentSourceTable, query, {"oids": list(oids)})}
 
 
 def takes_null(config: Config, oid: int, column: str, number: int | None) -> bool:
-    """Whether a column of a table takes nulls now; False if the table has none such.
-
-    Raises DatabaseUnavailableError.
+    """Return True if a column of a table accepts nulls now; False if it does not exist. Raises
+    DatabaseUnavailableError.
     """
     values = {"oid": oid, "column": column, "number": number}
     with connecting.connect_catalog(config) as source:

@@ -1,4 +1,4 @@
-"""Tables that are called otherwise at the source: renamed at the follower too, also where names are exchanged."""
+"""Plans and builds renames of a follower's tables after renames at the source, including exchanged names."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _ROOM = "followers.schema_changes"
 
 @dataclass(frozen=True)
 class NameChanges:
-    """Tables that get another name, by oid. `gone`: tables that the source has dropped, which give way to others.
+    """New names of tables by oid. `gone`: tables that the source has dropped and that must make way for others.
 
-    Those of them that have a name here get it because another table of the follower gets theirs; a table that is new
-    to the follower gets the rows of its copy in the place of theirs.
+    A dropped table has a new name here if another table of the follower gets its name. If a new table gets the name,
+    the rows of its copy replace the rows of the dropped table, which then has no new name.
     """
 
     names: Mapping[int, Name] = field(default_factory=dict)
     gone: frozenset[int] = frozenset()
 
 
-def moves(
+def plan_names(
     targets: Mapping[int, Name],
     called: Mapping[int, Name],
     at_source: Callable[[Iterable[int]], Mapping[int, CurrentSourceTable]],
 ) -> NameChanges:
-    """What happens to names, so that these tables get these, and no two tables have one.
+    """Plan new names so that these tables get these names, and no two tables share one.
 
-    `called`: what the follower calls its tables; `targets` may have others, which it does not have yet. A table that
-    has a name of another one by now gets the name that it has at the source now, as does a table whose target another
-    one has at the source now.
+    `called`: the follower's names of its tables; `targets` may contain tables that it does not have yet. A table whose
+    name another table needs gets its current name at the source. The same applies to a table whose target another table
+    has at the source now.
     """
     holders = {name: oid for oid, name in called.items()}
     if all(holders.get(name, oid) == oid for oid, name in targets.items()):
@@ -50,10 +50,10 @@ def moves(
     names, gone, pending = dict[int, Name](), set[int](), list(targets.items())
     while pending:
         oid, target = pending.pop()
-        if owners.get(target, oid) != oid:  # what an older event says: the name has gone to another table since
+        if owners.get(target, oid) != oid:  # the event is older: another table has got the name since
             if oid not in now:
                 gone.add(oid)
-                names[oid] = _aside(oid, called.get(oid, target))
+                names[oid] = _displaced_name(oid, called.get(oid, target))
                 continue
             target = now[oid]
         names[oid] = target
@@ -65,19 +65,20 @@ def moves(
         else:
             gone.add(holder)
             if oid in called:
-                names[holder] = _aside(holder, target)
+                names[holder] = _displaced_name(holder, target)
     return NameChanges({oid: name for oid, name in names.items() if called.get(oid) != name}, frozenset(gone))
 
 
-def _aside(oid: int, name: Name) -> Name:
+def _displaced_name(oid: int, name: Name) -> Name:
     return name[0], displaced_name(name[1], oid)
 
 
 def alterations(
     follower: Connection, wanted: Mapping[int, Name], called: Mapping[int, Name]
 ) -> list[tuple[Name, TableAlteration]]:
-    """The statements that give these tables these names, each with the name of before; those that are not there have
-    none. Raises SchemaChangeError where something else has one of the names.
+    """Return the statements that give these tables these names, each with the table's previous name.
+
+    Tables that do not exist have no statement. Raises SchemaChangeError if another object has one of the names.
     """
     pending = {oid: name for oid, name in wanted.items() if oid in called and _exists(follower, called[oid])}
     for oid, name in pending.items():
@@ -89,19 +90,22 @@ def alterations(
                 f"`alter table {'.'.join(name)} rename to …` there",
             )
     exchanged = any(name in (called[other] for other in pending) for name in pending.values())
-    along = {oid: _moving_along(follower, called[oid], name[0]) for oid, name in pending.items()}
+    along = {oid: _conflicting_objects(follower, called[oid], name[0]) for oid, name in pending.items()}
     aside, back = list[tuple[Name, TableAlteration]](), dict[int, list[tuple[Name, TableAlteration]]]()
     for oid, moving in along.items():
         back[oid] = []
         for place, (part, kind) in enumerate(moving):
             over = f"pipeline_follower {oid} {place}"
-            aside.append(_renamed(called[oid], (called[oid][0], part), over, kind))
-            back[oid].append(_renamed(called[oid], (pending[oid][0], over), part, kind))
+            aside.append(_rename_statement(called[oid], (called[oid][0], part), over, kind))
+            back[oid].append(_rename_statement(called[oid], (pending[oid][0], over), part, kind))
     return [*aside, *_statements(pending, called, back, exchanged=exchanged)]
 
 
-def _moving_along(follower: Connection, called: Name, schema: str) -> list[tuple[str, str]]:
-    """What of a table the other schema has a name of, such as where schemas exchange names; and what kind it is of."""
+def _conflicting_objects(follower: Connection, called: Name, schema: str) -> list[tuple[str, str]]:
+    """Return names and kinds of a table's objects whose names the other schema has already.
+
+    This happens, for example, if two tables exchange their schemas.
+    """
     values = {"schema": called[0], "name": called[1], "target": schema}
     found = follower.execute(statement(_ROOM, "moving_along"), values).fetchall() if called[0] != schema else []
     return [(name, "sequence" if is_sequence else "index") for name, is_sequence in found]
@@ -114,11 +118,14 @@ def _statements(
     *,
     exchanged: bool,
 ) -> Iterator[tuple[Name, TableAlteration]]:
-    """Names that are exchanged go over a third one. `back`: what follows once a table is in its schema."""
+    """Yield statements that rename tables; exchanged names use a temporary third name.
+
+    `back`: the statements that follow once a table is in its schema.
+    """
     here = {oid: called[oid] for oid in wanted}
     if exchanged:
         for oid in wanted:
-            yield _renamed(called[oid], here[oid], over := f"pipeline_follower {oid}")
+            yield _rename_statement(called[oid], here[oid], over := f"pipeline_follower {oid}")
             here[oid] = here[oid][0], over
     for oid, (schema, name) in wanted.items():
         what = f"the source calls {'.'.join(called[oid])} {schema}.{name} now"
@@ -127,9 +134,9 @@ def _statements(
             yield called[oid], TableAlteration(what, made)
             over = here[oid][1]
             if over not in (name, f"pipeline_follower {oid}"):
-                # The other schema may have a table that is called as this one was.
+                # The other schema may have a table with this one's former name.
                 over = f"pipeline_follower {oid}"
-                yield _renamed(called[oid], here[oid], over)
+                yield _rename_statement(called[oid], here[oid], over)
             moved = sql.SQL("alter table {} set schema {}").format(
                 sql.Identifier(here[oid][0], over), sql.Identifier(schema)
             )
@@ -137,10 +144,10 @@ def _statements(
             here[oid] = schema, over
             yield from back[oid]
         if here[oid] != (schema, name):
-            yield _renamed(called[oid], here[oid], name)
+            yield _rename_statement(called[oid], here[oid], name)
 
 
-def _renamed(called: Name, here: Name, name: str, kind: str = "table") -> tuple[Name, TableAlteration]:
+def _rename_statement(called: Name, here: Name, name: str, kind: str = "table") -> tuple[Name, TableAlteration]:
     what = f"the source calls {'.'.join(called)} {name} now"
     made = sql.SQL("alter {} {} rename to {}").format(sql.SQL(kind), sql.Identifier(*here), sql.Identifier(name))
     return called, TableAlteration(what, made)

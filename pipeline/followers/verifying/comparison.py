@@ -78,7 +78,7 @@ class TableComparison:
         encodings = {each.info.parameter_status("server_encoding") for each in (source, follower)}
         portable = len(encodings) > 1
         self._ranged = shape.ranged and not portable  # another encoding has another order of bytes
-        at_source, columns = _at_source(table), shape.columns
+        at_source, columns = _source_relations(table), shape.columns
         self._source = ComparisonSide(source, SOURCE, at_source, columns, shape.source, portable=portable)
         there = sql.Identifier(table.follower_schema, table.follower_name)
         only = sql.SQL("{} as t" if shape.partitioned else "only {} as t").format(there)
@@ -91,7 +91,7 @@ class TableComparison:
         """
         with ThreadPoolExecutor(1, thread_name_prefix="follower") as self._follower_thread:
             if self._shape.source.key is None:
-                yield from self._whole()
+                yield from self._compare_whole()
                 return
             candidates: list[Key] = []
             for rows, keys in self._ranges() if self._ranged else self._buckets():
@@ -102,7 +102,7 @@ class TableComparison:
                     candidates = candidates[KEYS_PER_LOOK:]
             yield self._settle(candidates)
 
-    def _whole(self) -> Iterator[ComparisonStep]:
+    def _compare_whole(self) -> Iterator[ComparisonStep]:
         """Compare all rows together until both sides are equal, or their difference settles, or the time is up."""
         found = self._settle([()])
         yield ComparisonStep(self._source.sum_of(sql.SQL("true")).rows, found.differences, found.unsettled)
@@ -120,11 +120,11 @@ class TableComparison:
             after = upto
 
     def _sums(self, part: Callable[[ComparisonSide], sql.Composable]) -> tuple[PartSum, PartSum]:
-        return self._both(lambda side: side.sum_of(part(side)))
+        return self._query_both(lambda side: side.sum_of(part(side)))
 
     def _buckets(self) -> Iterator[tuple[int, list[Key]]]:
         parts = 1 << max(0, (self._source.estimate_rows() // ROWS_PER_PART).bit_length())
-        here, there = self._both(lambda side: side.bucket_sums(parts))
+        here, there = self._query_both(lambda side: side.bucket_sums(parts))
         yield sum(found.rows for found in here.values()), []
         none = PartSum(0, 0)
         differing = [each for each in range(parts) if here.get(each, none) != there.get(each, none)]
@@ -137,7 +137,7 @@ class TableComparison:
 
         This reads all keys at once: an open cursor keeps its table locked, and the applier may have to truncate it.
         """
-        here, there = self._both(lambda side: dict(side.keys(part(side))))
+        here, there = self._query_both(lambda side: dict(side.keys(part(side))))
         return [key for key in here | there if here.get(key) != there.get(key)]
 
     def _settle(self, candidates: Sequence[Key]) -> ComparisonStep:
@@ -156,7 +156,7 @@ class TableComparison:
         return ComparisonStep(0, tuple(differences.values()), len(unsettled.pending))
 
     def _rows(self, keys: Sequence[Key]) -> tuple[dict[Key, SideRow], dict[Key, SideRow]]:
-        return self._both(lambda side: side.rows_by_key(keys))
+        return self._query_both(lambda side: side.rows_by_key(keys))
 
     def _difference(self, pair: RowPair) -> RowDifference:
         if pair.follower is None:
@@ -171,7 +171,7 @@ class TableComparison:
         )
         return RowDifference(pair.source.key, "different", columns)
 
-    def _both(self, ask: Callable[[ComparisonSide], T]) -> tuple[T, T]:
+    def _query_both(self, ask: Callable[[ComparisonSide], T]) -> tuple[T, T]:
         """Run a query at both sides at the same time."""
         there = self._follower_thread.submit(ask, self._follower)
         try:
@@ -182,7 +182,7 @@ class TableComparison:
         return here, there.result()
 
 
-def _at_source(table: ComparedTable) -> list[sql.Composable]:
+def _source_relations(table: ComparedTable) -> list[sql.Composable]:
     """Return the table's relations at the source. A partitioned table without partitions has no rows."""
     if not table.relations:
         return [sql.SQL("only {} as t").format(sql.Identifier(table.schema, table.name))]

@@ -70,7 +70,7 @@ def test_what_is_attached_detached_and_dropped(following: Following) -> None:
     wait(following)
     shown = eventually(lambda: [each for each in following.command("show", "reports")["tables"] if each["reason"]])
     assert [each["table"] for each in shown] == ["public.parted"]
-    assert "public.parted_b is a table of its own here" in shown[0]["reason"]
+    assert "public.parted_b is a separate table here" in shown[0]["reason"]
     run("truncate parted_a")
     wait(following)
 

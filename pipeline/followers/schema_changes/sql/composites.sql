@@ -1,6 +1,6 @@
--- Composite types of a database that values of one table have in them, by its oid, or of tables of these names; or those
--- with these names or oids. Their attributes in order, with the types of these, and by number also those that were
--- dropped, which have no name. `columns`: where they are, by table and column.
+-- Composite types in the values of a table with this oid, or of tables with these names; or the types with these names
+-- or oids. Each has its attributes in order, with their types. `parts`: attributes by number, including dropped ones,
+-- which have no name. `columns`: the tables and columns that contain the type.
 with recursive given as (
     select c.oid, n.nspname, c.relname
     from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace

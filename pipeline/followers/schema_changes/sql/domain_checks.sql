@@ -1,4 +1,5 @@
--- The checks of a domain: name, definition, and whether it holds of all values. Of one that is not null: an empty name.
+-- The checks of a domain: name, definition, and true if all values satisfy it. A domain that is not null has an entry
+-- with an empty name.
 select k.conname::text, pg_catalog.pg_get_constraintdef(k.oid), k.convalidated
 from pg_catalog.pg_type t
 join pg_catalog.pg_namespace n on n.oid = t.typnamespace

@@ -1,4 +1,4 @@
--- The partitions that a table of the source has had: name, oid, and whether it has left, as looks at the catalog found.
+-- The partitions that a table of the source has had, as checks of the catalog found: name, oid, and true if it has left.
 select p.leaf_name, p.leaf_oid, false from pipeline.partitions p
 where p.source_id = %(source)s and p.root_oid = %(root)s
 union all

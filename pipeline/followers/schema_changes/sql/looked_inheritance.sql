@@ -1,5 +1,5 @@
--- What a look found last of whether one of these tables inherits from another one, since the follower was added, or after
--- the place at which one goes on that was there before.
+-- The last change of inheritance between two of these tables that a check of the catalog found: since the follower was
+-- added, or with `copy` none after the event at which it continues.
 select distinct on (c.child_oid, c.parent_oid) c.child_oid, c.parent_oid, c.inherits, c.epoch, c.seen_lsn
 from pipeline.inheritance c
 left join lateral (

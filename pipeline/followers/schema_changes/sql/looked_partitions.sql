@@ -1,5 +1,6 @@
--- Partitions of these tables that joined or left, in order, since the follower was added, or after the place at which one
--- goes on that was there before. Names: those that a partition had, its last one first. Reused: another one has that now.
+-- Partitions of these tables that joined or left, in order: since the follower was added, or with `copy` none after the
+-- event at which it continues. `names`: the names that a partition had, the last one first. `is_reused`: another
+-- partition has the last name now.
 select c.id, c.root_oid, c.leaf_oid, c.what, c.epoch, c.seen_lsn,
     c.leaf_name || array(
         select r.relation_schema || '.' || r.relation_name from pipeline.relations r

@@ -1,5 +1,5 @@
--- True if a table, by its oid, or one of tables of these names, has a column of a type that may have a composite type in
--- it: composites.sql begins with those columns.
+-- True if a table with this oid, or one of the tables with these names, has a column whose type may contain a composite
+-- type. The file composites.sql begins with these columns.
 select exists (
     select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
     join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped

@@ -1,4 +1,4 @@
--- Indexes and sequences of a table that go with it to another schema, and that has one of their names already.
+-- Indexes and sequences that move with a table to another schema, if that schema already has a relation of that name.
 select c.relname::text, c.relkind = 'S'
 from pg_catalog.pg_class t
 join pg_catalog.pg_namespace n on n.oid = t.relnamespace

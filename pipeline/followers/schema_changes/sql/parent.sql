@@ -1,4 +1,4 @@
--- What a table of the follower is a partition of.
+-- The table that this partition of the follower belongs to directly.
 select pn.nspname::text, p.relname::text
 from pg_catalog.pg_class c
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace

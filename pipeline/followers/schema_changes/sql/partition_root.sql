@@ -1,4 +1,4 @@
--- The topmost table of the follower that this one is a partition of, or is itself, where it is partitioned.
+-- The topmost table above this partitioned table of the follower, or the table itself if it is no partition.
 select n.nspname::text, r.relname::text
 from pg_catalog.pg_class c
 join pg_catalog.pg_namespace cn on cn.oid = c.relnamespace

@@ -1,5 +1,5 @@
--- The partitions of a table, parents first, while they are attached: with their bounds, and how those with partitions of
--- their own are partitioned. No foreign tables, which have no rows of the source's.
+-- The attached partitions of a table, parents first, with their bounds, and with the key of those that have partitions.
+-- Foreign tables are left out, because their rows are not the source's.
 select c.oid::bigint as oid, n.nspname::text as schema, c.relname::text as name, pn.nspname::text as parent_schema,
     p.relname::text as parent_name, pg_catalog.pg_get_expr(c.relpartbound, c.oid) as bound,
     case when c.relkind = 'p' then pg_catalog.pg_get_partkeydef(c.oid) end as divided_by

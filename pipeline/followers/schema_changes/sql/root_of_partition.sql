@@ -1,4 +1,4 @@
--- The topmost table of the follower that this one is a partition of.
+-- The topmost table above this partition of the follower.
 select n.nspname::text, r.relname::text
 from pg_catalog.pg_class c
 join pg_catalog.pg_namespace cn on cn.oid = c.relnamespace

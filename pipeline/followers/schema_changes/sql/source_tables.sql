@@ -1,4 +1,4 @@
--- Tables at the source as they are now: name, numbers and names of columns, and columns by which rows are unique.
+-- Current tables of the source: name, numbers and names of columns, and the columns of each unique index.
 select c.oid::bigint as oid, n.nspname::text as schema, c.relname::text as name,
     (select coalesce(array_agg(a.attnum::integer order by a.attnum), '{}') from pg_catalog.pg_attribute a
      where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) as numbers,

@@ -1,4 +1,4 @@
--- A table is divided as the source's up to this change of partitions. Kept: those of them whose rows stay in it.
+-- Store that a table has the source's partitions up to this change. `kept`: the changes whose rows stay in the table.
 insert into pipeline_follower.partitions as p (source_database_id, follower, table_oid, looked_upto, kept)
 values (%(source)s, %(follower)s, %(oid)s, %(upto)s, %(kept)s)
 on conflict (source_database_id, follower, table_oid) do update

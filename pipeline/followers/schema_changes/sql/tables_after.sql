@@ -1,11 +1,11 @@
--- Tables of which a version begins after a place of the log, with the names that they have in the newest. Without those
--- that were partitions of known tables until they were detached, if these stay at the follower.
+-- Tables that have a version which begins after a place of the log, with the names in the newest version. Detached
+-- partitions of known tables are left out if they stay partitions at the follower.
 select distinct on (r.table_oid) r.table_oid, r.table_schema, r.table_name
 from pipeline.relations r
 where r.source_id = %(source)s and r.table_oid <> 0 and r.table_oid <> all(%(known)s)
     and (r.epoch, r.from_lsn) > (%(source_epoch)s, coalesce(%(commit_lsn)s::bigint, 0))
     and not (%(partitions_stay)s and (
-        exists (  -- before a look has seen it
+        exists (  -- no check of the catalog has found the change yet
             select from pipeline.partitions p
             where p.source_id = r.source_id and p.leaf_oid = r.table_oid and p.root_oid = any(%(known)s))
         or exists (

@@ -1,5 +1,6 @@
--- Whether a column of a table takes nulls at the source now; by its number, which it keeps when it is renamed, or by name.
--- Existing rows may have nulls if the not null is not valid, of which attnotnull is true as well.
+-- Whether a column of a table accepts nulls at the source now. The column is given by its number, which stays the same
+-- when it is renamed, or by its name. Existing rows may have nulls if the not null constraint is not valid; attnotnull is
+-- true even then.
 select not a.attnotnull or exists (select from pg_catalog.pg_constraint k
     where k.conrelid = a.attrelid and k.contype = 'n' and a.attnum = any(k.conkey) and not k.convalidated)
 from pg_catalog.pg_attribute a

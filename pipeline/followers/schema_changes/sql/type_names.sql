@@ -1,4 +1,4 @@
--- What types are called at the follower, with their modifiers; null for one that it does not have.
+-- The follower's names of these types, with their modifiers; null for a type that it lacks.
 select pg_catalog.format_type(pg_catalog.to_regtype(w.type_name), w.modifier)
 from unnest(%(names)s::text[], %(modifiers)s::integer[]) with ordinality w (type_name, modifier, place)
 order by w.place

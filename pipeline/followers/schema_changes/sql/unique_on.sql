@@ -1,4 +1,4 @@
--- What makes exactly these columns unique at the follower: constraints, or indexes without one; and any primary key.
+-- The follower's unique constraints and unique indexes of a table, with their columns, and whether it is the primary key.
 select coalesce(k.conname, ic.relname)::text as name, k.oid is not null as is_constraint, i.indisprimary as is_primary,
     (select array_agg(a.attname::text) from pg_catalog.pg_attribute a
      where a.attrelid = i.indrelid and a.attnum = any((i.indkey::int2[])[:i.indnkeyatts - 1])) as columns

@@ -302,7 +302,7 @@ def test_a_unique_index_that_the_source_has_as_well_is_not_named(source: Stage, 
         made.look.execute("insert into strict values (1, 9)")
         with pytest.raises(psycopg.errors.UniqueViolation) as raised:
             made.look.execute("insert into strict values (2, 9)")
-        refused = refused_rows.of(raised.value)
+        refused = refused_rows.from_error(raised.value)
         assert refused is not None
         assert refused.remedy(made.look, source.source) is None
         source.run("alter table strict drop constraint strict_n_key")

@@ -89,7 +89,7 @@ def test_a_generated_column_is_read_where_the_follower_has_it_as_another(
 
 
 def test_what_is_not_published_is_no_table_without_rows(made: psycopg.Connection, tables: SourceTables):
-    with pytest.raises(FollowerError, match=r"public\.hidden of the source is not published any more"):
+    with pytest.raises(FollowerError, match=r"public\.hidden of the source is no longer published"):
         read(tables, oid(made, "hidden"))
 
 

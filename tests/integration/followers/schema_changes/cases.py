@@ -258,8 +258,8 @@ STOPS = {
     ),
     "a column of the follower's own has the name": Stop(
         ("alter table $t rename a to c", "update $t set c = 'c2'"),
-        "table public.$t of the follower stops: column a was renamed to c at the source, and it has a column c of its"
-        " own",
+        "table public.$t of the follower stops: column a was renamed to c at the source, and the follower's table has"
+        " another column c",
         "`alter table public.$t rename column c to …` there; it is tried again by itself",
         there=("alter table $t add c text default 'own'",),
         repaired=("alter table $t rename c to own",),

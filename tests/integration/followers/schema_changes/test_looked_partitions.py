@@ -113,8 +113,8 @@ def test_a_partition_that_leaves(stage: Stage, cluster: Cluster, when: str, what
             if what == "detached":
                 eventually(lambda: note(changed) == (None, None))
                 return
-            said = "public.$t_a is a table of its own here, and was a partition that the source dropped"
-            remedy = "`drop table public.$t_a` there, if nobody needs it"
+            said = "public.$t_a is a separate table here, and was a partition that the source dropped"
+            remedy = "`drop table public.$t_a` there, if no user needs it"
             eventually(lambda: note(changed) == (changed.named(said), changed.named(remedy)))
             changed.there("drop table $t_a")
             eventually(lambda: note(changed) == (None, None))
@@ -125,7 +125,7 @@ def test_with_ddl_stop_it_stays_and_the_statement_is_named(stage: Stage, cluster
         changed.become_equal()
         leave(changed)
         changed.run("insert into $t_a values (7, 'a', 'x')")  # a row of its own table, which is no new one there
-        said = "public.$t_a is no partition at the source any more, and --ddl is stop"
+        said = "public.$t_a is no longer a partition at the source, and --ddl is stop"
         remedy = "`alter table public.$t detach partition public.$t_a` there"
         eventually(lambda: note(changed) == (changed.named(said), changed.named(remedy)))
         assert is_partition(changed, "$t_a")
@@ -171,7 +171,7 @@ def test_another_partition_gets_the_name_of_one_that_was_dropped(stage: Stage, c
         changed.become_equal_in_time()
         assert is_partition(changed, "$t_a")
         if when == "later":
-            said = f"public.$t_a_{number} is a table of its own here, and was a partition that the source dropped"
+            said = f"public.$t_a_{number} is a separate table here, and was a partition that the source dropped"
             eventually(lambda: note(changed)[0] == changed.named(said))
 
 

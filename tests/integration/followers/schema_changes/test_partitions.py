@@ -122,8 +122,8 @@ def test_one_that_was_attached_for_a_while_that_is_over(stage: Stage, cluster: C
         with changed.made.running():
             assert changed.stopped() == (
                 changed.named(
-                    "table public.$t of the follower stops: the source attached public.$t_c to it, and does not say any"
-                    " more for which values"
+                    "table public.$t of the follower stops: the source attached public.$t_c to it, and no longer knows"
+                    " for which values"
                 ),
                 changed.named(
                     "`alter table public.$t attach partition public.$t_c for values …` there; it is tried again by"
@@ -143,8 +143,8 @@ def test_one_that_was_made_and_dropped_since(stage: Stage, cluster: Cluster):
         with changed.made.running():
             assert changed.stopped() == (
                 changed.named(
-                    "table public.$t of the follower stops: it has no partition for a row, and the source has none any"
-                    " more"
+                    "table public.$t of the follower stops: it has no partition for a row, and the source no longer has"
+                    " one"
                 ),
                 changed.named(
                     "`create table … partition of public.$t for values …` there; it is tried again by itself"
