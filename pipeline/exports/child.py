@@ -1,4 +1,4 @@
-"""Runs a Spark script as a process: passes on its events, keeps its log, limits its time, ends all that it started.
+"""Runs a Spark script as a process: passes on its events, keeps its log, limits its time, ends its child processes.
 
 Whatever ends this process ends the script, too: its standard input ends, and with that its process group.
 """
@@ -24,22 +24,22 @@ from pipeline.errors import ExportFailedError, ExportStoppedError
 ScriptEvent = Mapping[str, Any]
 OnEvent = Callable[[ScriptEvent], None]
 END_SECONDS = 10.0
-"""How long a script and its JVM may take to end after SIGTERM."""
+"""Seconds that a script and its JVM may take to end after SIGTERM."""
 ENDS_WITH_STDIN = "PIPELINE_ENDS_WITH_STDIN"
-"""Set for a script that is to end with its standard input (`spark/lake/running/parent.py`)."""
+"""The variable that is set for a script that must end with its standard input (`spark/lake/running/parent.py`)."""
 KEPT_EVENT = "kept"
 """The event of a script that has done its run and waits for another (`spark/export.py`)."""
 REST_SECONDS = 3.0
-"""How long the JVM may outlive the script that started it."""
+"""Seconds that the JVM may outlive the script that started it."""
 _POLL = 0.1
 
 
 @dataclass(frozen=True)
 class SparkScript:
-    """What to run. `log`: the file for its standard error and a copy of its events; `seconds`: its time limit.
+    """A script to run. `log`: the file for its standard error and a copy of its events; `seconds`: its time limit.
 
-    `again`: the last of its arguments, those that another run of the same process would have of its own; None where it
-    ends with this run.
+    `again`: the last of the arguments, those that differ for each run of the same process; None if the process ends
+    with this run.
     """
 
     command: Sequence[str]
@@ -50,11 +50,11 @@ class SparkScript:
 
     @property
     def arguments(self) -> list[str]:
-        """Those that follow interpreter and script."""
+        """The arguments that follow interpreter and script."""
         return list(self.command[2:])
 
     def may_run_in(self, other: SparkScript) -> bool:
-        """Whether a process that was started for another run can do this one."""
+        """Return True if a process that was started for another run can do this one."""
         return self.again is not None and self._shared == other._shared
 
     @property
@@ -63,15 +63,15 @@ class SparkScript:
 
 
 class KeptProcess:
-    """The process of a run that has ended, which waits for the next one with its Spark session. To be closed."""
+    """The process of a run that has ended, which waits for the next one with its Spark session. Close it."""
 
     def __init__(self) -> None:
         self._waiting: _ScriptProcess | None = None
 
     def take(self, script: SparkScript) -> _ScriptProcess | None:
-        """The process that waits, if it can do this run; one that cannot is ended.
+        """Return the waiting process if it can do this run; otherwise end it.
 
-        Raises ExportFailedError where the log of the run cannot be written; then it goes on waiting.
+        Raises ExportFailedError if the log of the run cannot be written; then the process continues to wait.
         """
         process = self._waiting
         if process is None:
@@ -85,11 +85,11 @@ class KeptProcess:
         return None
 
     def keep(self, process: _ScriptProcess) -> None:
-        """Let it wait."""
+        """Let a process wait for the next run."""
         self._waiting = process
 
     def close(self) -> None:
-        """End what waits."""
+        """End the waiting process."""
         if self._waiting is not None:
             self._waiting.end()
             self._waiting = None
@@ -98,9 +98,9 @@ class KeptProcess:
 def run(
     script: SparkScript, on_event: OnEvent, stopped: Callable[[], bool], kept: KeptProcess | None = None
 ) -> ScriptEvent:
-    """Run it to its end; returns its last event.
+    """Run a script to its end; returns its last event.
 
-    Whatever happens, no process that it started is left when this returns, but for one that `kept` has. Raises
+    When this returns, no process of the script is left except one that `kept` has. Raises
     ExportFailedError with the reason, ExportStoppedError once `stopped` returns True.
     """
     if kept is not None and (process := kept.take(script)) is not None:
@@ -137,7 +137,7 @@ def _checked(process: _ScriptProcess, last: ScriptEvent, script: SparkScript) ->
 
 
 class _ScriptProcess:
-    """A started script. What it prints is read by a thread; another copies its standard error to the log of its run."""
+    """A started script. One thread reads its output; another copies its standard error to the log of its run."""
 
     def __init__(self, script: SparkScript) -> None:
         self.script = script
@@ -161,13 +161,13 @@ class _ScriptProcess:
 
     @property
     def returncode(self) -> int | None:
-        """None while it runs."""
+        """The exit status; None while the script runs."""
         return self._process.poll()
 
     def ask(self, script: SparkScript) -> None:
-        """Do another run, to whose log goes what of the last one's standard error comes late.
+        """Do another run. Late standard error of the last run goes to the new log.
 
-        Raises OSError when it has ended, ExportFailedError when that log cannot be written.
+        Raises OSError if the process has ended, ExportFailedError if that log cannot be written.
         """
         before, self._log = self._log, _opened(script.log)
         before.close()
@@ -181,7 +181,7 @@ class _ScriptProcess:
             self._log.write(line)
 
     def lines(self) -> Iterator[bytes]:
-        """The lines that it prints; an empty one now and then, so that the caller can check for a stop or a timeout."""
+        """Yield the lines that the script prints; an empty one now and then, so that the caller can check the time."""
         ended_at: float | None = None
         while True:
             try:
@@ -233,9 +233,9 @@ def _opened(log: Path) -> IO[bytes]:
 def _follow(
     process: _ScriptProcess, script: SparkScript, on_event: OnEvent, stopped: Callable[[], bool]
 ) -> tuple[ScriptEvent, bool]:
-    """Pass its events on until its run has ended; returns the last one, and whether it waits for another run.
+    """Pass events on until the run has ended; returns the last one, and True if the process waits for another run.
 
-    The JVM may keep its standard output open for longer.
+    The JVM may keep the standard output open for longer.
     """
     deadline = time.monotonic() + script.seconds
     last: ScriptEvent = {}
@@ -249,7 +249,7 @@ def _follow(
             raise ExportFailedError(
                 f"took longer than {script.seconds:g} s; raise PIPELINE_EXPORT_TIMEOUT, or see {script.log}"
             )
-        if line and line != before:  # a repeated line is progress that made none
+        if line and line != before:  # a repeated line of progress shows no progress
             before = line
             process.log(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} ".encode() + line)
             if event := _event(line):
@@ -261,7 +261,7 @@ def _follow(
 
 
 def _event(line: bytes) -> ScriptEvent | None:
-    """The event in a line of JSON; None for other output, as Spark or the JVM may print."""
+    """Return the event in a line of JSON; None for other output, which Spark or the JVM may print."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -283,14 +283,14 @@ def _last_words(log: Path) -> str:
 
 
 def _others(group: int) -> bool:
-    """Whether the group has running members. Raises ProcessLookupError when it has none, not even zombies."""
+    """Return True if the group has running members. Raises ProcessLookupError if it has none, not even zombies."""
     os.killpg(group, 0)
     stats = [stat for entry in Path("/proc").glob("[0-9]*/stat") if (stat := _stat(entry))]
     return not stats or any(state != "Z" and member == str(group) for state, _, member in stats)
 
 
 def _stat(path: Path) -> list[str] | None:
-    """State, parent and process group of a process."""
+    """Return state, parent and process group of a process."""
     try:
         return path.read_text().rpartition(") ")[2].split()[:3]
     except OSError:

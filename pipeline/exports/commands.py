@@ -25,7 +25,7 @@ NoWait = Annotated[bool, typer.Option("--no-wait", help="Fail while another expo
 
 @app.command("run", epilog="Example: pipeline export run --no-wait")
 def export_run(context: typer.Context, as_json: Json = False, no_wait: NoWait = False) -> int:
-    """Export what is new, after an export that is already running; shows the progress. --json: one event per line."""
+    """Export new events, after an export that is already running; shows the progress. --json: one event per line."""
     from pipeline.exports import export_progress, lakes
     from pipeline.postgres import databases
 
@@ -62,7 +62,7 @@ def export_compact(context: typer.Context, as_json: Json = False) -> int:
 
 @app.command("list", epilog="Example: pipeline export list --limit 5")
 def export_list(context: typer.Context, as_json: Json = False, limit: Limit = 20) -> int:
-    """The newest ranges, the newest runs with the reason if one failed, and folders that keep small files."""
+    """List the newest ranges, the newest runs with the reason if one failed, and folders that keep small files."""
     from pipeline.exports import ledger
     from pipeline.exports.render import show_exports
     from pipeline.snapshots import snapshot_status
@@ -80,7 +80,7 @@ def export_list(context: typer.Context, as_json: Json = False, limit: Limit = 20
 def export_show(
     context: typer.Context, number: Annotated[int, typer.Argument(metavar="ID", min=1)], as_json: Json = False
 ) -> int:
-    """One range with its files."""
+    """Show one range with its files."""
     from pipeline.exports import ledger
     from pipeline.exports.render import show_export
 
@@ -102,7 +102,7 @@ def export_state(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """A table as it was after a seq, or at a time, from the lake. --json: one event per line."""
+    """Write a table as it was after a seq, or at a time, from the lake. --json: one event per line."""
     from pipeline.exports import export_progress, job, lakes
     from pipeline.postgres import databases
 

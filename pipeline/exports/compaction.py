@@ -1,4 +1,4 @@
-"""Compactions of the lakes: small files of changes become large ones, in a process of its own beside exports."""
+"""Compactions of the lakes: small files of changes become large ones, in a separate process beside exports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.postgres import connections
 
 @dataclass(frozen=True)
 class CompactionResult:
-    """What has come of one lake: how many files of changes have become how many."""
+    """The result for one lake: how many files of changes have become how many."""
 
     events_table: str
     lake: LakeAt
@@ -24,7 +24,7 @@ class CompactionResult:
 
 
 def compact(config: Config, on_event: OnEvent, stopped: Callable[[], bool]) -> Sequence[CompactionResult]:
-    """Merge what is small in each lake of these settings; starts no process for one where nothing is.
+    """Merge small files in each lake of these settings; starts no process for a lake without any.
 
     Raises ExportFailedError, and ExportStoppedError.
     """

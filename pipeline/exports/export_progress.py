@@ -23,7 +23,7 @@ _NOT_SHOWN = frozenset({"event", "reason"})
 
 
 class ScriptProgress:
-    """How far a run is, from its events. `rows`: exported so far; `part`: the share of the seqs to export, 0 to 1."""
+    """The progress of a run, from its events. `rows`: exported so far; `part`: the share of the seqs, 0 to 1."""
 
     def __init__(self) -> None:
         self.doing = "starting Spark"
@@ -44,12 +44,12 @@ class ScriptProgress:
 
     @property
     def rate(self) -> float:
-        """Rows a second since Spark started."""
+        """The rows a second since Spark started."""
         return self.rows / max(time.monotonic() - self._began, 0.001) if self._began else 0.0
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until the end at the rate so far; None when it is too early to tell."""
+        """The seconds until the end at the rate so far; None if it is too early to tell."""
         if self._began is None or self.part <= 0.0:
             return None
         return (time.monotonic() - self._began) * (1 - self.part) / self.part
@@ -118,7 +118,7 @@ class ScriptProgress:
 
 @contextmanager
 def shown() -> Iterator[OnEvent]:
-    """Yields a function that takes each event and prints the progress."""
+    """Yield a function that takes each event and prints the progress."""
     console = drawing.console()
     progress = ScriptProgress()
     if not console.is_terminal:
@@ -139,7 +139,7 @@ def shown() -> Iterator[OnEvent]:
 
 
 def outcome(found: ExportOutcome, lake: LakeAt) -> None:
-    """Print the result of a run, and which folder it is about."""
+    """Print the result of a run, and its folder."""
     if found.run is None:
         say(f"nothing is new: everything up to seq {found.exported_upto} is in the lake {lake}")
         return
@@ -148,9 +148,9 @@ def outcome(found: ExportOutcome, lake: LakeAt) -> None:
 
 
 def compacted(made: Sequence[CompactionResult]) -> None:
-    """Print what has become of the small files of each lake."""
+    """Print the results of compactions, by lake."""
     if not any(each.files_before for each in made):
-        say("nothing is to be merged: no file is small, or none has waited for long enough")
+        say("nothing to merge: no file is small, or none has waited for long enough")
     for each in made:
         if each.files_before:
             say(f"{drawing.count(each.files_before, 'file')} became {each.files_after} in the lake {each.lake}")

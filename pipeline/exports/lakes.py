@@ -20,7 +20,7 @@ from pipeline.postgres.connections import Connection
 
 @dataclass(frozen=True)
 class TableExport:
-    """What has come of the export of one events table to its lake."""
+    """The result of the export of one events table to its lake."""
 
     events_table: str
     lake: LakeAt
@@ -28,14 +28,14 @@ class TableExport:
 
 
 def folder(config: Config, events_table: str) -> LakeAt:
-    """Where the lake of an events table is."""
+    """Return the address of the lake of an events table."""
     if events_table == config.events_table:
         return config.exports
     return config.exports / re.sub(r"[^\w.\-]", _escaped, events_table)
 
 
 def of(config: Config, events_table: str) -> Config:
-    """The settings by which that events table is the one that is exported."""
+    """Return the settings by which this events table is exported."""
     given: dict[str, object] = {"export_dir": folder(config, events_table), "events_table": events_table}
     if events_table != config.events_table:
         # A catalog has the tables of one lake, and a REST catalog knows no other by another name.
@@ -45,7 +45,10 @@ def of(config: Config, events_table: str) -> Config:
 
 
 def named(config: Config, events_table: str | None) -> Config:
-    """The same; None: the default one. Raises ExportFailedError for a table that was never written to."""
+    """Return the settings for an events table; None: the default one.
+
+    Raises ExportFailedError for a table that was never written to.
+    """
     if events_table is None or events_table == config.events_table:
         return config
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
@@ -64,11 +67,11 @@ def export(
     wait: bool = False,
     kept: KeptProcess | None = None,
 ) -> Sequence[TableExport]:
-    """Export every events table that there is, the default one first: a run for each that has something new.
+    """Export every existing events table, the default one first: one run for each that has new events.
 
-    `kept`: where the Spark session of the default one's run waits for the next.
+    `kept`: holds the Spark session of the default one's run for the next run.
 
-    Raises as `job.export`; where another than the default one fails, or one is being exported already, the rest is
+    Raises as `job.export`. If another table than the default one fails, or one is being exported already, the rest is
     exported before that.
     """
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
@@ -85,7 +88,7 @@ def export(
             if isinstance(error, ExportStoppedError) or (
                 name == config.events_table and not isinstance(error, ExportBusyError)
             ):
-                raise  # what is wrong with the folder is wrong with all in it
+                raise  # an error of the folder concerns all lakes in it
             failed = failed or error
     if failed is not None:
         raise failed
@@ -93,7 +96,7 @@ def export(
 
 
 def exported_tables(config: Config, connection: Connection) -> list[str]:
-    """The default events table first; others as soon as something was written to them, as long as they exist."""
+    """Return the events tables to export, the default one first; others if they were written to and still exist."""
     return list(dict.fromkeys([config.events_table, *(str(table) for table in tables.with_known(connection, []))]))
 
 

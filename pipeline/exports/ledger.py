@@ -27,7 +27,7 @@ Trigger = Literal["schedule", "command"]
 _FINISH_RUN = """\
 update pipeline.export_runs set state = %(state)s, reason = %(reason)s, finished_at = now() where id = %(run)s
 """
-"""A run has ended."""
+"""Record that a run has ended."""
 _SET_LOG = "update pipeline.export_runs set log = %(log)s where id = %(run)s"
 """Record where a run's log is."""
 _TAKE_TURN = "select pg_try_advisory_lock(hashtextextended('pipeline export to ' || %(directory)s, 0))"
@@ -36,7 +36,7 @@ _TAKE_TURN = "select pg_try_advisory_lock(hashtextextended('pipeline export to '
 
 @dataclass(frozen=True)
 class ExportRun:
-    """One run of the export. `state`: running, done, failed. `seconds`: how long it took, or has been running."""
+    """One run of the export. `state`: running, done, failed. `seconds`: how long it took, or has run so far."""
 
     id: int
     trigger: str
@@ -85,7 +85,7 @@ class ExportFile:
 
 @dataclass(frozen=True)
 class WaitingStates:
-    """How many current states lack a few changes, the oldest since when, and up to which seq the least is whole."""
+    """How many current states lack a few changes, since when one does, and the seq up to which all are whole."""
 
     waiting: int = 0
     waiting_since: datetime | None = None
@@ -103,7 +103,7 @@ class HiddenState:
 
 @dataclass(frozen=True)
 class UnexchangedFolder:
-    """A folder of the lake in `directory` that the file system did not exchange, and why. None: it exchanges none."""
+    """A folder of the lake in `directory` that the file system could not exchange, and why. None: it exchanges none."""
 
     directory: str
     folder: str | None
@@ -111,9 +111,9 @@ class UnexchangedFolder:
 
 
 def window(connection: Connection, config: Config) -> ExportWindow:
-    """What the lake of these settings lacks.
+    """Return the events that the lake of these settings lacks.
 
-    Raises ExportFailedError when the events table does not exist, SchemaError when the database is not at this
+    Raises ExportFailedError if the events table does not exist, SchemaError if the database is not at this
     revision.
     """
     migrations.require_head(connection)
@@ -134,17 +134,17 @@ def window(connection: Connection, config: Config) -> ExportWindow:
 
 
 def has_pending_merges(connection: Connection, config: Config) -> bool:
-    """Whether a compaction of the lake may find small files."""
+    """Return True if a compaction of the lake may find small files."""
     return bool(queries.value(connection, statement("exports", "pending_merges"), {"directory": str(config.exports)}))
 
 
 def take_turn(connection: Connection, config: Config) -> bool:
-    """Be the only one that starts exports to this folder until the session ends; False while another one is."""
+    """Become the only session that starts exports to this folder, until it ends; False if another one is."""
     return bool(queries.value(connection, _TAKE_TURN, {"directory": str(config.exports)}))
 
 
 def running(connection: Connection) -> str | None:
-    """Who is at work on the newest run that has not ended; None when nobody is."""
+    """Return the process of the newest run that has not ended; None if no run is active."""
     return next((run.holder for run in runs(connection, 1, "running") if run.state == "running"), None)
 
 
@@ -170,7 +170,7 @@ def finish_run(connection: Connection, run: int, reason: str | None) -> None:
 
 
 def runs(connection: Connection, limit: int, *states: str) -> list[ExportRun]:
-    """The newest runs first; with one of these states, or all."""
+    """Return the runs with one of these states, or all, the newest first."""
     chosen = list(states or ("running", "done", "failed"))
     return queries.rows(
         connection, ExportRun, statement("exports", "list_runs"), {"limit": limit, "lock": RUN_LOCK, "states": chosen}
@@ -178,12 +178,12 @@ def runs(connection: Connection, limit: int, *states: str) -> list[ExportRun]:
 
 
 def exports(connection: Connection, limit: int | None) -> list[ExportRange]:
-    """The newest ranges first."""
+    """Return the ranges, the newest first."""
     return queries.rows(connection, ExportRange, statement("exports", "list_exports"), {"id": None, "limit": limit})
 
 
 def export(connection: Connection, number: int) -> tuple[ExportRange, list[ExportFile]]:
-    """One range and its files. Raises ExportFailedError when no range has this id."""
+    """Return one range and its files. Raises ExportFailedError if no range has this id."""
     found = queries.one(connection, ExportRange, statement("exports", "list_exports"), {"id": number, "limit": 1})
     if found is None:
         raise ExportFailedError(f"there is no export {number}; `pipeline export list` shows all")
@@ -191,25 +191,25 @@ def export(connection: Connection, number: int) -> tuple[ExportRange, list[Expor
 
 
 def waiting_states(connection: Connection, config: Config) -> WaitingStates:
-    """Those of the lake of these settings."""
+    """Return the waiting current states of the lake of these settings."""
     query = statement("exports", "waiting_states")
     return queries.one(connection, WaitingStates, query, {"directory": str(config.exports)}) or WaitingStates()
 
 
 def hidden_states(connection: Connection, config: Config) -> list[HiddenState]:
-    """Those of the lake of these settings, and of the lakes in it."""
+    """Return the hidden states of the lake of these settings, and of the lakes in it."""
     query = statement("exports", "hidden_states")
     return queries.rows(connection, HiddenState, query, {"directory": str(config.exports)})
 
 
 def unexchanged_folders(connection: Connection, config: Config) -> list[UnexchangedFolder]:
-    """Those of the lake of these settings, and of the lakes in it."""
+    """Return such folders of the lake of these settings, and of the lakes in it."""
     query = statement("exports", "unexchanged_folders")
     return queries.rows(connection, UnexchangedFolder, query, {"directory": str(config.exports)})
 
 
 def keyless_tables(connection: Connection) -> list[str]:
-    """`schema.table` of tables without a current state, since no key tells which row a change belongs to."""
+    """Return `schema.table` of tables without a current state, since no key tells the row of a change."""
     return [
         f"{schema}.{name}" for schema, name in connection.execute(statement("exports", "keyless_tables")).fetchall()
     ]

@@ -16,7 +16,7 @@ _OTHER_FOLDER = "set another PIPELINE_EXPORT_DIR"
 
 
 def run(config: Config) -> CheckFindings:
-    """Findings `export`, `java`, of a cluster `spark`, of a missing package `iceberg`; changes nothing."""
+    """Return the findings `export`, `java`, `spark` (of a cluster), `iceberg` (a missing package). Changes nothing."""
     if extra.missing():
         yield CheckFinding("ok", "export", "off: the spark extra is not installed", extra.REMEDY)
         return
@@ -58,7 +58,7 @@ def _ready(config: Config) -> CheckFinding:
 
 
 def _unfit(path: Path) -> str | None:
-    """Why the folder cannot be a lake."""
+    """Return why the folder cannot be a lake."""
     if path.is_dir() and not (path / "manifest.json").exists():
         others = sorted(entry.name for entry in path.iterdir() if entry.name != ".staging")
         if others:

@@ -1,4 +1,4 @@
-"""Whether a bucket can be a lake, or is one: asked by the code that exports, with its credentials, as a process."""
+"""Checks whether a bucket can be a lake, or is one, in a process with the code and credentials of exports."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pipeline.config.bucket import LakeBucket
 from pipeline.exports import job
 
 _SECONDS = 60.0
-"""A store that does not answer is asked several times."""
+"""Seconds for a check, which asks a silent store several times."""
 _LOOK_SECONDS = 5.0
-"""As long somebody waits who only wants to know how it is."""
+"""Seconds for a check that only `status` waits for."""
 
 
 def unfit(bucket: LakeBucket) -> str | None:
-    """Why it cannot be one, with the remedy; None if it can. Writes an object, reads it and removes it."""
+    """Return why the bucket cannot be a lake, with the remedy; None if it can. Writes, reads and removes an object."""
     return _asked(bucket, _SECONDS)
 
 
 def lost(bucket: LakeBucket) -> str | None:
-    """Why the lake that was exported to it is not there, with the remedy; None if it is. One request."""
+    """Return why the exported lake is missing, with the remedy; None if it exists. One request."""
     return _asked(bucket, _LOOK_SECONDS, "--look")
 
 

@@ -19,7 +19,7 @@ _STYLES = {"done": "green", "committed": "green", "running": "yellow", "writing"
 
 
 def summary(now: ExportStatus) -> Table:
-    """For `status`: a few lines, none of which looks like an error while exports are off."""
+    """Return a few lines for `status`, none of which looks like an error while exports are off."""
     return drawing.facts(_facts(now))
 
 
@@ -48,8 +48,8 @@ def show_exports(
     now: SnapshotStatus | None = None,
     unexchanged: Sequence[UnexchangedFolder] = (),
 ) -> None:
-    """Print ranges, then runs, the newest first, of which tables the lake lacks something as the log does, and folders
-    that the file system does not exchange."""
+    """Print ranges, then runs, the newest first, tables of which log and lake lack values, and folders
+    that the file system cannot exchange."""
     if not found and not runs:
         drawing.show("nothing was exported yet")
         return

@@ -1,4 +1,4 @@
-"""The preflight's part on a Spark cluster: whether its master answers, of our version, and what its hosts reach."""
+"""The preflight's part on a Spark cluster: its master's answer and version, and what its hosts reach."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VERSION = re.compile(r'class="version"[^>]*>\s*(\d+\.\d+)[\w.-]*')
 
 
 def run(config: Config) -> CheckFindings:
-    """Findings `spark`; nothing where Spark runs on this machine. Exports fail by them, the server does not."""
+    """Return the findings `spark`; none if Spark runs on this machine. Errors stop exports, but not the server."""
     if spark.is_local(config.spark_master):
         return
     yield from _master(config)
@@ -54,7 +54,7 @@ def _refuses(host: str, port: int) -> str | None:
 
 
 def _version(host: str, port: int) -> CheckFinding:
-    """A master tells its version on the page of its UI alone."""
+    """Return the finding of the master's version, which only the page of its UI shows."""
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
     ours = metadata.version("pyspark")
     try:
@@ -92,7 +92,7 @@ def _reach(config: Config, dsn: str | None) -> CheckFindings:
 
 
 def is_here_alone(dsn: str) -> bool:
-    """Whether that place is another one on every machine: a socket's folder, or a loopback address."""
+    """Return True if a DSN means another place on each machine: a socket's folder, or a loopback address."""
     parts = conninfo_to_dict(dsn)
     if parts.get("service") and not (parts.get("host") or parts.get("hostaddr")):
         return False

@@ -17,7 +17,7 @@ from pipeline.postgres.connections import Connection
 
 @dataclass(frozen=True)
 class ExportStatus:
-    """`off`: why no run is scheduled; None when runs are. `exported_seq` is None while there is no lake.
+    """The status of exports. `off`: why no run is scheduled, or None. `exported_seq` is None while no lake exists.
 
     `problem`: why the next run would fail to begin, as far as can be known here.
     `waiting`: current states that lack a few changes since `waiting_since`, the oldest, and are whole up to
@@ -42,7 +42,7 @@ class ExportStatus:
 
 
 def read(config: Config, connection: Connection) -> ExportStatus:
-    """The status now."""
+    """Return the status now."""
     off = why_off(config)
     seen, problem = _window(config, connection)
     last = ledger.runs(connection, 1)
@@ -65,7 +65,7 @@ def read(config: Config, connection: Connection) -> ExportStatus:
 
 
 def looked_into(config: Config, found: ExportStatus) -> ExportStatus:
-    """With the problem that the lake is not in its bucket, or cannot be asked for, where that is so: one request."""
+    """Return the status, with the problem if the lake is not in its bucket or cannot be reached; one request."""
     bucket = config.exports
     if not isinstance(bucket, LakeBucket) or found.off or found.problem or found.exported_seq is None:
         return found
@@ -73,7 +73,7 @@ def looked_into(config: Config, found: ExportStatus) -> ExportStatus:
 
 
 def why_off(config: Config) -> str | None:
-    """Why this server schedules no exports; None when it does."""
+    """Return why this server schedules no exports; None if it does."""
     if config.export_schedule == cron.OFF:
         return "PIPELINE_EXPORT_SCHEDULE is off"
     if extra.missing():

@@ -1,4 +1,4 @@
-"""What the lake lacks of the log, and when the next run is. Pure."""
+"""The events that the lake lacks, and the time of the next run. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pipeline.config import cron
 class ExportWindow:
     """Seqs that are not exported yet: `exported_upto` < seq <= `head`.
 
-    `jumped`: so many of them the log has skipped by jumping. `jump`: the first seq behind its last jump, 0 if it has
-    none. `known`: whether the folder is a lake already.
+    `jumped`: how many of these seqs the log has skipped by jumping. `jump`: the first seq behind its last jump, 0 if it
+    has none. `known`: whether the folder is a lake already.
     `states_behind`: changes are exported that a table's current state lacks. `iceberg_behind`: Iceberg tables are
     wanted, and lack changes that are exported. `holder`: which process exports to the lake now.
     """
@@ -29,17 +29,17 @@ class ExportWindow:
 
     @property
     def behind(self) -> int:
-        """Seqs from the last exported to the newest; an upper bound of events, since there are gaps."""
+        """The seqs from the last exported to the newest: an upper bound of events, since seqs have gaps."""
         return max(0, self.head - self.exported_upto - self.jumped)
 
     @property
     def anything_new(self) -> bool:
-        """Whether a run would export anything."""
+        """True if a run would export anything."""
         return self.behind > 0 or self.states_behind or self.iceberg_behind
 
 
 def next_run(schedule: str, now: datetime) -> datetime | None:
-    """The schedule's next time after `now`; None when it is off."""
+    """Return the schedule's next time after `now`; None if it is off."""
     if schedule == cron.OFF:
         return None
     found: datetime | None = cron.parse(schedule).get_next_fire_time(None, now)

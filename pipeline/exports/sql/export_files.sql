@@ -1,5 +1,5 @@
--- The files of one range in order of seq: its own, and those of which a compaction has made others that have its changes
--- beside some of other ranges; what a version before has written is still in the range itself.
+-- The files of one range in order of seq: its own, and those that a compaction has made of its files and
+-- others. An earlier version has written the files into the range itself.
 select f.path, f.dataset, s.version as schema, f.rows, f.bytes, f.sha256, f.first_seq, f.last_seq
 from pipeline.export_files f
 join pipeline.export_schemas s on s.id = f.schema_id

@@ -1,4 +1,4 @@
--- Whether the lake in a directory has small files that may be merged: two of a table and day, or of a day that is over.
+-- Return true if the lake in a directory has small files that may be merged: two of a table and day, or of a day that is over.
 select exists (
     select from pipeline.lakes l
     join pipeline.export_files f on f.lake_id = l.id and f.day is not null and f.merged < 2

@@ -1,4 +1,4 @@
--- What the file system of a lake in a directory, or of one within it, does not exchange: any folder (null), or that one.
+-- Folders that the file system of a lake in a directory, or of one within it, cannot exchange; null: any folder.
 select l.directory, f.folder, f.reason
 from pipeline.lakes l
 cross join lateral (

@@ -349,13 +349,13 @@ def test_a_lost_slot_is_a_clear_stop_and_no_new_one_is_made(config: Config, sour
     assert one(source, "select count(*) from pg_replication_slots where slot_name = %s", config.slot) == 0
 
 
-def test_a_slot_that_somebody_else_confirmed_is_a_clear_stop(config: Config, source: psycopg.Connection):
+def test_a_slot_confirmed_by_another_program_is_a_clear_stop(config: Config, source: psycopg.Connection):
     with Replicated(config) as replicated:
         replicated.events()
     source.execute("insert into t values (1)")
     wait_until_left(config.source, config.slot)
     source.execute("select pg_replication_slot_advance(%s, pg_current_wal_lsn())", [config.slot])
-    with pytest.raises(SlotLostError, match=rf'^slot "{config.slot}" was confirmed up to .* by somebody else'):
+    with pytest.raises(SlotLostError, match=rf'^slot "{config.slot}" was confirmed up to .* by another program'):
         refuse(config)
 
 
