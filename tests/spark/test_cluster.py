@@ -92,7 +92,8 @@ def test_a_run_whose_server_is_killed_ends_with_its_application(
         command += ["--master", standalone.master, "--rows-per-file", "300"]
         given = {**standalone.environment, "PIPELINE_DATABASE_DSN": log.dsn}
         code = f"""import pathlib; from pipeline.exports import child
-child.run(child.Script({command!r}, {given!r}, pathlib.Path({str(tmp_path / "log")!r}), 600), print, lambda: False)"""
+script = child.SparkScript({command!r}, {given!r}, pathlib.Path({str(tmp_path / "log")!r}), 600)
+child.run(script, print, lambda: False)"""
         server = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.DEVNULL)
         drivers = eventually(lambda: running_with(str(log.lake)), timeout=PATIENCE)
         eventually(standalone.executors, timeout=PATIENCE)

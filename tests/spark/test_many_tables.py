@@ -20,7 +20,7 @@ import json, sys, time
 from lake import ledger
 from lake.changes import exporter
 from lake.running.cluster import session
-from lake.storage.folder import Folder
+from lake.storage.folder import DiskFolder
 from lake.folding import current
 from pyspark_sequin_events import catalog
 from pathlib import Path
@@ -37,10 +37,10 @@ def spent(spark, since):
             return stages, found / 1000
         stages += 1
 
-with session("local[4]", "many tables") as spark, ledger.opened(dsn) as book, catalog.connect(dsn) as connection:
+with session("local[4]", "many tables") as spark, ledger.open_ledger(dsn) as book, catalog.connect(dsn) as connection:
     spark.range(8).rdd.map(lambda row: row).repartition(4).count()  # four Pythons
     stages, _ = spent(spark, 0)
-    lake = exporter.open_lake(book, Folder(Path(folder)), "public.sequin_events")
+    lake = exporter.open_lake(book, DiskFolder(Path(folder)), "public.sequin_events")
     head = catalog.head(connection, "public.sequin_events")
     for step in ("changes", "states"):
         began = time.monotonic()
@@ -51,7 +51,7 @@ with session("local[4]", "many tables") as spark, ledger.opened(dsn) as book, ca
             assert len(files) == {TABLES}
         else:
             made = []
-            current.fold_all(spark, lake, current.outdated(lake), made.append)
+            current.fold_all(spark, lake, current.find_outdated(lake), made.append)
             assert len(made) == {TABLES}
         wall = time.monotonic() - began
         stages, tasks = spent(spark, stages)

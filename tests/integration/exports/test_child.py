@@ -140,7 +140,7 @@ child.run(script, print, lambda: False)"""
 SILENT = """
 import subprocess, sys, time
 from lake.running import parent
-parent.end_with()
+parent.end_with_parent()
 other = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])
 print(other.pid, flush=True)
 time.sleep(600)

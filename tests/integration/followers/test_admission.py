@@ -169,7 +169,7 @@ def test_tables_with_rows(adding: Adding, follower_dsn: str) -> None:
 
 
 def test_a_table_that_somebody_locks(adding: Adding, follower_dsn: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr("pipeline.followers.admission.tables._PATIENCE", "50ms")
+    monkeypatch.setattr("pipeline.followers.admission.tables._LOCK_TIMEOUT", "50ms")
     run(follower_dsn, TABLES)
     with psycopg.connect(follower_dsn) as other:
         other.execute("lock table orders in access exclusive mode")

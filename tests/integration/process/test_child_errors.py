@@ -10,7 +10,7 @@ PROGRAM = """
 import logging, os, signal, sys, time
 from functools import partial
 from pipeline import logs
-from pipeline.process.child import Child, program
+from pipeline.process.child import ChildProcess, program
 from pipeline.process.child_errors import ChildErrors
 from pipeline.process.fork_client import ForkServer
 from pipeline.process.fork_server import fork_on_request
@@ -37,9 +37,10 @@ def run():
 
 logs.setup("info", "json", "serve")
 with ChildErrors(logs.relay) as errors, ForkServer(run, ["false"], errors) as server, errors.listening():
-    children = [Child(name, partial(server.fork, name), "") for name in ("killed", "raising", "logging", "busy")]
+    names = ("killed", "raising", "logging", "busy")
+    children = [ChildProcess(name, partial(server.fork, name), "") for name in names]
     command = [sys.executable, "-c", "import warnings; warnings.warn('old')"]
-    for child in [*children, Child("program", program(command, errors), "")]:
+    for child in [*children, ChildProcess("program", program(command, errors), "")]:
         child.start()
         while child.process.poll() is None:
             time.sleep(0.005)

@@ -11,7 +11,7 @@ import pytest
 PROGRAM = """
 import json, os, signal, sys, time
 from functools import partial
-from pipeline.process.child import Child
+from pipeline.process.child import ChildProcess
 from pipeline.process.signals import read_settings
 from pipeline.errors import DatabaseUnavailableError
 from pipeline.process import fork_client
@@ -51,7 +51,7 @@ def run():
             return int(end)
 
 def begun(forks, names):
-    children = [Child(name, partial(forks.fork, name), "settings of " + name) for name in names]
+    children = [ChildProcess(name, partial(forks.fork, name), "settings of " + name) for name in names]
     for child in children:
         child.start()
     return children
