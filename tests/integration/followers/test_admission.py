@@ -68,7 +68,7 @@ def test_a_name_that_somebody_has_taken_meanwhile(adding: Adding, follower_dsn: 
     adding.add(follower_dsn, "reports-1")
     monkeypatch.setattr("pipeline.followers.registry.list_names", lambda _: [])
     adding.known.log.execute("update pipeline.followers set system_identifier = 'another'")
-    assert 'somebody has just added a follower "reports_1", or' in adding.refused(follower_dsn, "reports_1")
+    assert 'another command has just added a follower "reports_1", or' in adding.refused(follower_dsn, "reports_1")
 
 
 def test_options_that_exclude_each_other(adding: Adding, follower_dsn: str) -> None:
