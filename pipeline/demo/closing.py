@@ -28,8 +28,8 @@ _SHOWN_DIFFERENCES = 5
 class DemoResult:
     """The result. `differences`: empty when all is well. `delays`: seconds from commit to this program's reader.
 
-    `before`: rows that were there before the server. `in_wal`: whether the WAL was still there, so that the order of
-    commits could be compared with it.
+    `before`: rows that existed before the server. `in_wal`: True if the WAL still existed, so that the order of commits
+    could be compared with it.
     """
 
     differences: list[str]
@@ -54,7 +54,7 @@ def report(console: Console, outcome: DemoResult, server: EmbeddedServer, config
     console.print(
         f"  {outcome.commits:,} commits of {CLERKS} concurrent writers in {outcome.seconds:g} s, "
         f"{outcome.changes:,} changes: {screen.totals(outcome.counts)}.\n"
-        f"  {outcome.before:,} rows from before were read meanwhile; folding the log gives the tables.\n"
+        f"  {outcome.before:,} existing rows were read meanwhile; folding the log gives the tables.\n"
         f"  {outcome.rollbacks:,} transactions rolled back and {outcome.savepoints:,} times back to a savepoint: "
         "no trace of them in the log.\n"
         "  Count, order and every value are as the writers themselves wrote them down"
@@ -111,11 +111,11 @@ def _invite(console: Console, server: EmbeddedServer, config: Config) -> None:
 
 
 def _program() -> list[str]:
-    """How this program was started."""
+    """Return the command by which this program was started."""
     name = Path(sys.argv[0])
     return [short(Path(sys.executable)), "-m", "pipeline"] if name.name == "__main__.py" else [short(name)]
 
 
 def short(path: Path) -> str:
-    """The path relative to the current folder, if it is below it."""
+    """Return the path relative to the current folder, if it is below it."""
     return os.path.relpath(path) if path.is_absolute() and path.is_relative_to(Path.cwd()) else str(path)

@@ -1,4 +1,4 @@
-"""`pipeline demo --followers N`: the shop, and databases that are kept equal to it while it is at work."""
+"""`pipeline demo --followers N`: the shop, and databases that stay equal to it while it works."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ _CLERK_TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class TableTotals:
-    """What a table of a database has: how many rows, and the checksum of all."""
+    """The content of a table of a database: the number of rows, and the checksum of all."""
 
     rows: int
     checksum: str
 
 
 class FollowedShow:
-    """The shop must have been created, with its visits, before the server starts."""
+    """The demo with followers. The shop must have been created, with its visits, before the server starts."""
 
     def __init__(self, console: Console, config: Config, followers: int) -> None:
         self._console, self._config = console, config
         self._clusters = [FollowerCluster(folder(config), number) for number in range(1, followers + 1)]
 
     def run(self, seconds: float) -> int:
-        """Write for so many seconds; 0 when all databases are equal in the end, 1 with the differences."""
+        """Write for `seconds`; returns 0 if all databases are equal in the end, 1 with the differences."""
         with ExitStack() as stack:
             server = ServerProcess(self._config)
             stack.callback(server.stop)
@@ -110,7 +110,7 @@ class FollowedShow:
             show(look, seconds, seconds, "the shop is closed; all has arrived")
 
     def _incidents(self, shopkeeper: Connection) -> Iterator[DemoIncident]:
-        """In the order of time."""
+        """Yield the incidents in the order of time."""
         table, victim = f"shop.{visitors.TABLE}", self._clusters[-1]
 
         def run(*statements: str) -> None:
@@ -127,7 +127,7 @@ class FollowedShow:
         yield DemoIncident(0.75, f"{victim.name} is started again", victim.start)
 
     def _compare(self) -> int:
-        """By plain SQL, which knows nothing of how followers are made."""
+        """Compare all databases by plain SQL, independently of how followers work."""
         databases = [("source", self._config.source_reading), *((each.name, each.dsn) for each in self._clusters)]
         found = {name: sums(dsn) for name, dsn in databases}
         expected = found["source"]
@@ -150,12 +150,12 @@ class FollowedShow:
 
 
 def folder(config: Config) -> Path:
-    """Where the followers' clusters are."""
+    """Return the folder of the followers' clusters."""
     return config.data_dir / "followers"
 
 
 def sums(dsn: str) -> dict[str, TableTotals]:
-    """Of each table of the shop."""
+    """Return the content of each table of the shop."""
     with connections.connect(dsn, "database", name="demo", settings=session_settings.COPY) as connection:
         return {name: _sum(connection, name) for name in (*shop.TABLES, visitors.TABLE)}
 

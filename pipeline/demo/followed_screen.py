@@ -17,12 +17,12 @@ from pipeline.terminal import drawing
 _PLAIN_EVERY = 2.0
 _STYLES = {"following": "green", "copying": "cyan", "waiting": "yellow", "stopped": "bold red"}
 Show = Callable[[WatchState, float, float, str], None]
-"""Takes what there is, seconds passed, of how many, and what happens."""
+"""A function that takes the state, the seconds passed, their total, and what happens now."""
 
 
 @contextmanager
 def shown(console: Console) -> Iterator[Show]:
-    """Yields a function that shows how it stands; the last one stays on the screen."""
+    """Yield a function that shows the state; the last one stays on the screen."""
     if not console.is_terminal:
         yield _plain(console)
         return
@@ -31,7 +31,7 @@ def shown(console: Console) -> Iterator[Show]:
 
 
 def has_arrived(now: WatchState) -> bool:
-    """Whether each follower follows, lacks nothing, and counts what the source does."""
+    """Return True if each follower follows, lacks nothing, and has as many rows as the source."""
     if now.reason is not None or not now.databases:
         return False
     source, *followers = now.databases

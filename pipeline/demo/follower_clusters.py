@@ -1,4 +1,4 @@
-"""The demo's followers: a Postgres of its own for each, on the same machine."""
+"""The demo's followers: a separate Postgres for each, on the same machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ grant set on parameter session_replication_role to pipeline_follower
 
 
 class FollowerCluster:
-    """One of them."""
+    """The cluster of one follower."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self.name = f"follower-{number}"
@@ -32,35 +32,35 @@ class FollowerCluster:
 
     @property
     def dsn(self) -> str:
-        """Of its database, as the role of the follower."""
+        """The DSN of its database, as the role of the follower."""
         return self._server.dsn(DATABASE, ROLE)
 
     def create(self) -> None:
-        """Set it up, with an empty database that belongs to a small role."""
+        """Create the cluster, with an empty database that belongs to a small role."""
         self._server.start()
         self._server.create_databases(DATABASE)
         with connections.connect(self._server.dsn(DATABASE), "database", name="demo") as administrator:
             administrator.execute(_CREATE_FOLLOWER)
 
     def start(self) -> None:
-        """Start it again."""
+        """Start the cluster again."""
         self._server.start()
 
     def kill(self) -> None:
-        """As if its machine had lost its power."""
+        """Kill the cluster, as if its machine had lost its power."""
         self._server.stop("immediate")
 
     def stop(self) -> None:
-        """Shut it down."""
+        """Shut the cluster down."""
         self._server.stop()
 
     def add(self, config: Config, source: Connection, pipeline: Connection) -> None:
-        """As `pipeline followers add` does."""
+        """Add the follower, as `pipeline followers add` does."""
         adding.add(config, source, pipeline, self.name, self.dsn, FollowerOptions(tables=("shop.*",)))
 
 
 def forget(config: Config, folder: Path) -> None:
-    """Those of an earlier demo: the server would wait for them."""
+    """Forget the followers of an earlier demo, for which the server would wait."""
     if folder.is_dir():
         for each in folder.iterdir():
             EmbeddedServer(each).stop("immediate")

@@ -23,7 +23,7 @@ Counts = Counter[tuple[str, str]]
 
 @dataclass(frozen=True)
 class LakeExport:
-    """`query`: what DuckDB was asked; `differences`: where its counts differ from the log's."""
+    """The export. `query`: DuckDB's; `differences`: counts that differ from the log's."""
 
     query: str
     counts: Counts
@@ -33,7 +33,7 @@ class LakeExport:
 
 
 def possible() -> bool:
-    """Whether Spark and DuckDB are installed: the extra `demo`."""
+    """Return True if Spark and DuckDB are installed: the extra `demo`."""
     return not extra.missing() and find_spec("duckdb") is not None
 
 
@@ -58,7 +58,7 @@ def export(console: Console, config: Config) -> LakeExport:
 
 
 def folder(config: Config) -> Path:
-    """The demo's lake; no setting of the user's names another."""
+    """Return the folder of the demo's lake; no setting of the user names another."""
     assert isinstance(config.exports, Path)  # noqa: S101  the default
     return config.exports
 

@@ -22,17 +22,17 @@ from pipeline.postgres.embedded import EmbeddedServer
 from pipeline.postgres.queries import statement
 
 MARK = "demo"
-"""Prefix of the messages that mark where a run begins and ends."""
+"""The prefix of the messages that mark where a run begins and ends."""
 _FOLLOW_EVENTS = """\
 select seq, xid, source_table_name, action, case when action = 'message' then record ->> 'content' end
 from public.sequin_events where seq > %(seq)s order by seq limit 1000
 """
-"""What came after `seq`, in order: how any SQL reader follows the log."""
+"""Read the events after `seq`, in order, as any SQL reader follows the log."""
 _SNAPSHOTS = """\
 select coalesce(sum(s.rows), 0)::bigint, count(*) filter (where s.complete_seq is not null)
 from pipeline.snapshots s where s.table_oid = any(%(tables)s)
 """
-"""How far the rows from before are: all that were read, and tables that are not whole yet."""
+"""Read how far existing rows are: the number of those read, and the tables that are not complete yet."""
 
 
 class DemoReader(threading.Thread):
@@ -51,7 +51,7 @@ class DemoReader(threading.Thread):
         self.counts: Counter[tuple[str, str]] = Counter()
         self.marks: dict[str, int] = {}
         self.arrived: dict[int, float] = {}
-        """When the first event of each transaction arrived."""
+        """The time at which the first event of each transaction arrived."""
 
     def run(self) -> None:
         """Follow until stopped."""
@@ -73,7 +73,7 @@ class DemoReader(threading.Thread):
             self.join()
 
     def wait_for(self, mark: str, seconds: float) -> bool:
-        """Whether a mark arrives within so many seconds. Raises PipelineError when the reader has failed."""
+        """Return True if a mark arrives within `seconds`. Raises PipelineError if the reader has failed."""
         deadline = time.monotonic() + seconds
         while mark not in self.marks:
             if self.failure:
@@ -103,7 +103,7 @@ def mark(source: Connection, name: str) -> str:
 
 
 def read_events(connection: Connection, after: int, until: int, tables: list[int]) -> Iterator[ReceivedEvent]:
-    """The log between two positions, and before that of these tables; read in pieces, since it may be long."""
+    """Read the log between two positions, and earlier events of these tables; in pieces, since it may be long."""
     with connection.transaction(), connection.cursor(name="demo_events") as cursor:
         cursor.itersize = 5000
         cursor.execute(statement("demo", "read_events"), {"after": after, "until": until, "tables": tables})
@@ -112,7 +112,7 @@ def read_events(connection: Connection, after: int, until: int, tables: list[int
 
 
 def commit_lsns(postgres: EmbeddedServer, start: str, end: str) -> dict[int, int]:
-    """Where pg_waldump finds each transaction's commit; empty when that part of the WAL is no longer kept."""
+    """Return where pg_waldump finds each transaction's commit; empty if that part of the WAL no longer exists."""
     done = subprocess.run(
         [postgres.bin_dir / "pg_waldump", "-p", postgres.data / "pg_wal", "-r", "Transaction", "-s", start, "-e", end],
         capture_output=True,
@@ -123,11 +123,11 @@ def commit_lsns(postgres: EmbeddedServer, start: str, end: str) -> dict[int, int
 
 
 def rows_read(connection: Connection, tables: list[int]) -> tuple[int, int]:
-    """How many rows from before are events, and how many of these tables the log has whole."""
+    """Return how many existing rows are events, and how many of these tables the log has completely."""
     row = connection.execute(_SNAPSHOTS, {"tables": tables}).fetchone()
     return (row[0], row[1]) if row else (0, 0)
 
 
 def latest(connection: Connection, after: int, rows: int) -> list[tuple[Any, ...]]:
-    """The newest events, newest first: seq, table, action, record_pk, record, changes."""
+    """Return the newest events, newest first: seq, table, action, record_pk, record, changes."""
     return connection.execute(statement("demo", "latest_events"), {"seq": after, "rows": rows}).fetchall()

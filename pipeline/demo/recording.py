@@ -30,7 +30,7 @@ class RecordingSession:
         self._changes: list[RowChange] = []
         self.record = WriterRecord()
         self.savepoints = 0
-        """How often work was undone back to a savepoint."""
+        """The number of times that work was undone back to a savepoint."""
 
     def close(self) -> None:
         """End the session; an open transaction is rolled back."""
@@ -38,7 +38,7 @@ class RecordingSession:
 
     @contextmanager
     def transaction(self, *, rollback: bool = False) -> Iterator[None]:
-        """A transaction; with `rollback` it is rolled back at its end."""
+        """Run a transaction; with `rollback` it is rolled back at its end."""
         self._changes = []
         began = time.monotonic()
         with self._connection.transaction(force_rollback=rollback):
@@ -55,7 +55,7 @@ class RecordingSession:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """A savepoint; when the block raises, its changes are undone, at the source and in the record."""
+        """Set a savepoint; if the block raises, its changes are undone, at the source and in the record."""
         kept = len(self._changes)
         try:
             with self._connection.transaction():
@@ -100,7 +100,7 @@ class RecordingSession:
         return rows
 
     def column(self, query: LiteralString, **values: Any) -> list[Any]:
-        """The first column of a read-only query."""
+        """Return the first column of a read-only query."""
         return [row[0] for row in self._connection.execute(query, values).fetchall()]
 
     def _run(self, query: Composed | SQL, values: dict[str, Any], versions: int = 1) -> list[Values]:
@@ -115,7 +115,7 @@ def _key(table: str, row: Values) -> tuple[str, ...]:
 
 
 def _texts(cursor: Cursor[Any], versions: int) -> Iterator[Values]:
-    """Rows as the texts that Postgres sent; each result row holds `versions` of a row, one after the other."""
+    """Yield rows as the texts that Postgres sent; each result row holds `versions` of a row, one after the other."""
     result, columns = cursor.pgresult, cursor.description or []
     if result is None:
         return

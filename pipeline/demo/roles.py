@@ -1,6 +1,6 @@
 """The demo's roles at the source: one owns the shop, and the server has two small ones that replicate and read.
 
-No session of the server at the source is a superuser's, and neither is a writer's.
+No session at the source, of the server or of a writer, belongs to a superuser.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def make(server: EmbeddedServer) -> None:
 
 
 def dsns(server: EmbeddedServer) -> dict[str, str]:
-    """The settings that name the server's two roles."""
+    """Return the settings that name the server's two roles."""
     return {
         "source_dsn": server.dsn(databases.SOURCE, REPLICATING),
         "source_read_dsn": server.dsn(databases.SOURCE, READING),
@@ -33,5 +33,5 @@ def dsns(server: EmbeddedServer) -> dict[str, str]:
 
 
 def writing(config: Config) -> str:
-    """The DSN of the shop's writers."""
+    """Return the DSN of the shop's writers."""
     return databases.embedded_server(config).dsn(databases.SOURCE, OWNER)

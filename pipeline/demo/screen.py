@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 ROWS = 6
-"""How many of the latest events are shown."""
+"""The number of latest events that are shown."""
 _COLOURS = {"read": "cyan", "insert": "green", "update": "yellow", "delete": "red"}
 _PLAIN_EVERY = 2.0
 _RATE_OVER = 3.0
@@ -25,9 +25,9 @@ _RATE_OVER = 3.0
 
 @dataclass(frozen=True)
 class ScreenState:
-    """What is shown at one moment. `latest`: seq, table, action, record_pk, record, changes.
+    """The content of the screen. `latest`: seq, table, action, record_pk, record, changes.
 
-    `read` of `to_read` rows from before have become events, or have been changed since.
+    `read` of `to_read` existing rows have become events, or have been changed since.
     """
 
     elapsed: float
@@ -63,13 +63,13 @@ class _Rates:
 
 
 def console() -> Console:
-    """Return where the demo prints: without markup, so brackets stay, in `[demo]` as in the name of a folder."""
+    """Return the console of the demo: without markup, so that brackets stay, as in `[demo]` or the name of a folder."""
     return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 @contextmanager
 def shown(console: Console, tables: Sequence[str]) -> Iterator[Callable[[ScreenState], None]]:
-    """Yields a function that shows a snapshot; the last one stays on the screen."""
+    """Yield a function that shows a state; the last one stays on the screen."""
     rates = _Rates()
     if not console.is_terminal:
         yield _plain(console, rates)
@@ -153,7 +153,7 @@ def _events(now: ScreenState) -> Table:
 
 
 def _short(action: str, record: Mapping[str, Any], changes: Mapping[str, Any] | None) -> str:
-    """The interesting part of an event in one line: what changed if that is known, else its values."""
+    """Return the interesting part of an event in one line: the changed values if they are known, else all values."""
     if action == "update" and changes:
         parts = [f"{name} {changes[name]} → {record.get(name)}" for name in changes if name != "version"]
     else:
@@ -170,12 +170,12 @@ def _interesting(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _rows_read(now: ScreenState) -> str:
     if now.read >= now.to_read:
-        return "all rows from before"
-    return f"{100 * now.read // now.to_read} % of rows from before"
+        return "all existing rows"
+    return f"{100 * now.read // now.to_read} % of existing rows"
 
 
 def totals(counts: Mapping[tuple[str, str], int]) -> str:
-    """How many of each action, as text."""
+    """Return the number of each action, as text."""
     by_action: Counter[str] = Counter()
     for (_, action), count in counts.items():
         by_action[action] += count

@@ -19,7 +19,7 @@ from pipeline.errors import PipelineError
 from pipeline.process import python_path
 
 READY_TIMEOUT = 60.0
-"""How long the server may take to be ready; one of an earlier demo may still be draining."""
+"""Seconds that the server may take to be ready; one of an earlier demo may still be draining."""
 STOP_TIMEOUT = 35.0
 _LAST_LINES = 12
 
@@ -53,7 +53,7 @@ class ServerProcess:
             )
 
     def require_alive(self) -> None:
-        """Raises PipelineError with the last lines of its log when it has ended."""
+        """Raise PipelineError, with the last lines of its log, if the server has ended."""
         code = self._process.poll()
         if code is not None:
             ended = f"was killed by signal {-code}" if code < 0 else f"ended with exit status {code}"
@@ -63,7 +63,7 @@ class ServerProcess:
             raise error
 
     def wait_until_ready(self) -> None:
-        """Raises PipelineError when it ends instead, or is not ready in time."""
+        """Wait until the server is ready. Raises PipelineError if it ends instead, or is not ready in time."""
         deadline = time.monotonic() + READY_TIMEOUT
         while (reason := self._not_ready()) is not None:
             self.require_alive()
@@ -72,7 +72,7 @@ class ServerProcess:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """Stop it after it has drained; kill it when that takes too long, or at Ctrl-C."""
+        """Let the server drain and stop; kill it if that takes too long, or at Ctrl-C."""
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(STOP_TIMEOUT)
@@ -98,7 +98,7 @@ class ServerProcess:
 
 
 def _environment(port: int) -> dict[str, str]:
-    """Our environment, without settings, and with this package first, not one of the current folder."""
+    """Return this environment without settings; modules come from this package, not from the current folder."""
     return {
         **python_path.environment(Path(pipeline.__file__).parents[1]),
         "PIPELINE_HTTP_PORT": str(port),

@@ -27,7 +27,7 @@ PACE = 50.0
 REGULARS = 60
 """Customers who exist from the start, are never deleted, and place the orders."""
 OLD_CUSTOMERS, OLD_ORDERS = 20_000, 60_000
-"""Of the 200,000 rows from before; the others are the orders' lines."""
+"""Customers and orders among the 200,000 existing rows; the others are the orders' lines."""
 
 _FIRST = ("Ana", "Bjørn", "Chloë", "Đorđe", "Eilís", "François", "小龙", "Иван", "Łucja", "محمد", "Nuño", "🦊 Finn")
 _LAST = (
@@ -61,7 +61,7 @@ _EXTRAS = (None, {"wrap": "red"}, {"engrave": 'To "J"', "lines": [1, 2]}, {"gram
 
 
 class ChangedMindError(Exception):
-    """A customer wants the last step undone."""
+    """Raised if a customer wants the last step undone."""
 
 
 def create(dsn: str) -> None:
@@ -71,7 +71,7 @@ def create(dsn: str) -> None:
 
 
 def fill(session: RecordingSession) -> None:
-    """What the shop has from the years before there was a server: its stock, customers and orders."""
+    """Fill the shop with rows from the years before the server: its stock, customers and orders."""
     session.fill("stock", queries.statement("demo", "fill_stock"), **_stock_columns())
     session.fill("customers", queries.statement("demo", "fill_customers"), rows=OLD_CUSTOMERS)
     session.fill("orders", queries.statement("demo", "fill_orders"), rows=OLD_ORDERS, customers=OLD_CUSTOMERS)
@@ -85,14 +85,14 @@ def _stock_columns() -> dict[str, list[Any]]:
 
 
 def oids(source: Connection) -> list[int]:
-    """Of the shop's tables."""
+    """Return the oids of the shop's tables."""
     query = "select array_agg(oid::bigint) from pg_class where relnamespace = 'shop'::regnamespace and relkind = 'r'"
     found: list[int] = queries.value(source, query)
     return found
 
 
 def wait_until_published(source: Connection, tables: tuple[str, ...] = TABLES) -> None:
-    """Raises PipelineError when the server does not publish the shop's tables within some seconds."""
+    """Wait until the server publishes the shop's tables. Raises PipelineError after some seconds."""
     deadline = time.monotonic() + 20
     query = "select count(distinct tablename) from pg_publication_tables where schemaname = 'shop'"
     while source.execute(query).fetchone() != (len(tables),):
@@ -110,7 +110,7 @@ def open_shop(session: RecordingSession) -> None:
 
 
 class ShopClerk(threading.Thread):
-    """Works until asked to stop. `failure`: what went wrong, if anything; `session.record`: what was done."""
+    """A clerk, who works until asked to stop. `failure`: the error, if any; `session.record`: the finished work."""
 
     def __init__(self, dsn: str, number: int, stop: threading.Event) -> None:
         super().__init__(name=f"clerk {number}", daemon=True)
@@ -126,7 +126,7 @@ class ShopClerk(threading.Thread):
         self._tasks, self._weights = list(tasks), list(tasks.values())
 
     def run(self) -> None:
-        """One task after the other, at PACE or as fast as possible."""
+        """Do one task after the other, at PACE or as fast as possible."""
         due = time.monotonic()
         try:
             while not self._stopping.wait(max(0.0, due - time.monotonic())):
@@ -138,7 +138,7 @@ class ShopClerk(threading.Thread):
             self.session.close()
 
     def _sell(self, *, rollback: bool = False) -> None:
-        """An order, its lines, and their stock; a line is undone if stock is missing or the customer objects."""
+        """Insert an order with its lines; undo a line if its stock is missing or the customer objects."""
         with self.session.transaction(rollback=rollback):
             order = self.session.insert(
                 "orders", customer_id=self._dice.randint(1, REGULARS), note=self._dice.choice(_NOTES)
@@ -160,7 +160,7 @@ class ShopClerk(threading.Thread):
         )  # fmt: skip
 
     def _give_up(self) -> None:
-        """An order that is rolled back."""
+        """Insert an order that is rolled back."""
         self._sell(rollback=True)
 
     def _ship(self) -> None:
@@ -180,20 +180,20 @@ class ShopClerk(threading.Thread):
             self.session.delete("orders", "id = any(%(ids)s)", ids=ids)
 
     def _take_order(self) -> list[int]:
-        """The oldest placed order that no other clerk has locked, if any; locked until the transaction ends."""
+        """Lock the oldest placed order that no other clerk has locked, if any, until the transaction ends."""
         return self.session.column(
             "select id from shop.orders where state = 'placed' order by id limit 1 for update skip locked"
         )
 
     def _restock(self) -> None:
-        """Many rows in one statement."""
+        """Update many rows in one statement."""
         with self.session.transaction():
             skus = self.session.column("select sku from shop.stock where on_hand < 150 order by sku for no key update")
             changes = "on_hand = on_hand + 60, counted_at = clock_timestamp()"
             self.session.update("stock", changes, "sku = any(%(skus)s)", skus=skus)
 
     def _count(self) -> None:
-        """One row three times in one transaction."""
+        """Update one row three times in one transaction."""
         sku = self._dice.choice(_SKUS)
         with self.session.transaction():
             self.session.update("stock", "counted_at = clock_timestamp()", "sku = %(sku)s", sku=sku)
@@ -210,7 +210,7 @@ class ShopClerk(threading.Thread):
                 self.session.delete("customers", "id = %(id)s", id=self._acquired.pop(0))
 
     def _meet(self) -> None:
-        """A customer's data changes, or is removed."""
+        """Change or remove the data of a customer."""
         person = _person(self._dice)
         with self.session.transaction():
             self.session.update(

@@ -32,18 +32,18 @@ from pipeline.postgres.embedded import EmbeddedServer
 ARRIVAL_TIMEOUT = 30.0
 """Seconds that the last commit may take to arrive."""
 READING_TIMEOUT = 120.0
-"""Seconds that rows from before may take to be read, once the clerks have finished."""
+"""Seconds that the server may take for existing rows once the clerks have finished."""
 _CLERK_TIMEOUT = 10.0
 _FRAME = 0.25
 
 
 def run(seconds: float, data_dir: Path, followers: int = 0) -> int:
-    """Run the demo; 0 when every change arrived once and in order, 1 with the differences, 130 after Ctrl-C.
+    """Run the demo; returns 0 if every change arrived once and in order, 1 with the differences, 130 after Ctrl-C.
 
-    With followers: 0 when each of them is equal to the source in the end.
+    With followers: 0 if each of them is equal to the source in the end.
 
-    Settings of the environment and of pipeline.toml are ignored. What the writers did is kept in memory, about 1 kB for
-    each change. Raises PipelineError when something that the demo needs fails.
+    Settings of the environment and of pipeline.toml are ignored. The record of the writers is kept in memory, about
+    1 kB for each change. Raises PipelineError if a part of the demo fails.
     """
     stage.forget_settings()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -58,7 +58,7 @@ def run(seconds: float, data_dir: Path, followers: int = 0) -> int:
             filler = RecordingSession(roles.writing(resolved), "demo filler")
             shop.fill(filler)
             filler.close()
-            console.print(f"the shop has {len(filler.record.before):,} rows from before")
+            console.print(f"the shop has {len(filler.record.before):,} existing rows")
             if followers:
                 return _followed(console, resolved, followers, seconds)
             outcome = _Show(console, resolved, server, filler).run(seconds)
@@ -94,7 +94,7 @@ class _Show:
         self._seen = [0] * (shop.CLERKS + 1)
 
     def run(self, seconds: float) -> DemoResult:
-        """Start the server, write for so many seconds, wait for the last commit, check."""
+        """Start the server, write for `seconds`, wait for the last commit, check."""
         with ExitStack() as stack:
             self._server = ServerProcess(self._config)
             stack.callback(self._server.stop)
@@ -113,7 +113,7 @@ class _Show:
             return self._check(sessions, seconds)
 
     def _begin(self) -> None:
-        """Once every table is published, mark the place in the log from which on all events are of this run."""
+        """Mark the place in the log after which all events belong to this run, once every table is published."""
         shop.wait_until_published(self._source)
         self._tables = shop.oids(self._source)
         self._follower.start()
@@ -141,7 +141,7 @@ class _Show:
             _finish(clerks, closing)
             deadline = time.monotonic() + READING_TIMEOUT
             while self._whole < len(shop.TABLES) and time.monotonic() < deadline:
-                show(self._snapshot(sessions, start, seconds, "reading the rows from before"))
+                show(self._snapshot(sessions, start, seconds, "reading the existing rows"))
                 self._require_health(clerks)
                 time.sleep(_FRAME)
             self._require_health(clerks)
@@ -182,7 +182,7 @@ class _Show:
         )
 
     def _oldest_unseen(self, sessions: list[RecordingSession]) -> float:
-        """Seconds since the first commit that has not arrived; 0 when all have."""
+        """Return the seconds since the first commit that has not arrived; 0 if all have."""
         oldest = now = time.monotonic()
         for place, session in enumerate(sessions):
             committed, seen = session.record.committed, self._seen[place]
@@ -223,7 +223,7 @@ class _Show:
 
 
 def _finish(clerks: list[ShopClerk], closing: threading.Event) -> None:
-    """Let the clerks finish their current task. Raises PipelineError when one does not: its record is incomplete."""
+    """Let the clerks finish their current task. Raises PipelineError if one does not: its record is incomplete."""
     closing.set()
     for clerk in clerks:
         if clerk.is_alive():

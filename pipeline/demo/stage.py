@@ -1,4 +1,4 @@
-"""What the demo needs: no settings from outside, its own data directory, its own Postgres."""
+"""The surroundings of the demo: no settings from outside, its own data directory, its own Postgres."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from pipeline.postgres import databases
 from pipeline.postgres.embedded import EmbeddedServer
 
 LEFTOVER_TIMEOUT = 15.0
-"""How long the server of a killed demo may take to end."""
+"""Seconds that the server of a killed demo may take to end."""
 
 
 def forget_settings() -> None:
-    """Remove our settings and libpq's, which may name another database, for this process and its children."""
+    """Remove the settings of pipeline and libpq, which may name another database, for this process and its children."""
     for name in [name for name in os.environ if name.startswith(("PIPELINE_", "PG"))]:
         del os.environ[name]
 
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """One demo at a time in a data directory."""
+    """Allow one demo at a time in a data directory."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / "demo.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -49,7 +49,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def postgres(console: Console, config: Config) -> Iterator[tuple[EmbeddedServer, Config]]:
-    """The embedded Postgres of the demo, with its roles; stopped at the end, even if a killed demo had left it running.
+    """Run the embedded Postgres of the demo, with its roles; stop it at the end, even if a killed demo left it.
 
     The settings are those with which the server runs on it. They are in a file, too, for `pipeline --config`.
     """
@@ -72,12 +72,12 @@ def postgres(console: Console, config: Config) -> Iterator[tuple[EmbeddedServer,
 
 
 def settings_file(config: Config) -> Path:
-    """Where the settings are with which the server runs on the demo's data."""
+    """Return the file of the settings with which the server runs on the demo's data."""
     return config.data_dir / "pipeline.toml"
 
 
 def _holder(config: Config, seconds: float) -> str | None:
-    """The server that still uses the pipeline database after so many seconds; None when there is none."""
+    """Return the server that still uses the pipeline database after `seconds`; None if no server does."""
     deadline = time.monotonic() + seconds
     while held := [role for role in status.collect(config).roles if role.held]:
         if time.monotonic() > deadline:

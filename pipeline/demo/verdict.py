@@ -1,11 +1,11 @@
 """The check: compares what the writers recorded with the log. Pure, and independent of how the log is made.
 
-What must hold, and is known without the product:
+These rules must hold, and can be checked without the product:
 
 - each committed transaction is in the log once, complete, its changes in the order of its statements, all values equal;
-- nothing else is there: no rolled back transaction, no part undone by a savepoint, nothing unknown;
+- the log has nothing else: no rolled back transaction, no part undone by a savepoint, nothing unknown;
 - a transaction that began after another's commit had returned comes after it;
-- a row from before is read, at least once, and each time as it is after all that comes before in the log;
+- an existing row is read, at least once, and each time as it is after all that comes before in the log;
 - each row's events are consistent: inserted at version 1, each update one version later, nothing after its delete;
 - seq, commit_lsn and commit_idx have the same order, and commit_lsn is where the WAL itself has the commit.
 """
@@ -47,9 +47,9 @@ class RecordedTransaction:
 
 @dataclass
 class WriterRecord:
-    """What the writers did. `silent`: xids of transactions that must leave no event, such as those rolled back.
+    """The work of the writers. `silent`: xids of transactions that must leave no event, such as those rolled back.
 
-    `commit_lsns`: xid to where the WAL has its commit; those it lacks are not compared. `before`: rows that were there
+    `commit_lsns`: xid to where the WAL has its commit; those it lacks are not compared. `before`: rows that existed
     before the server, by table and key.
     """
 
@@ -71,7 +71,7 @@ class ReceivedEvent:
 
 
 def verdict(record: WriterRecord, events: Iterable[ReceivedEvent]) -> list[str]:
-    """Every difference, in plain words; empty when every change arrived once, in order. `events`: in reading order."""
+    """Return all differences, in plain words; none if every change arrived once, in order. `events`: as read."""
     arrived = [list(group) for _, group in groupby(events, key=attrgetter("xid"))]
     known = {transaction.xid: transaction for transaction in record.committed}
     differences = [
@@ -114,7 +114,7 @@ def _missing(arrived: Sequence[Sequence[ReceivedEvent]], committed: Iterable[Rec
 
 
 def _lsn(number: int) -> str:
-    """As Postgres prints it; written here again, since the verdict uses nothing of the decoder."""
+    """Return an LSN as Postgres prints it; written again here, since the verdict uses nothing of the decoder."""
     return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"
 
 
@@ -187,7 +187,7 @@ def _inconsistent_rows(events: Iterable[ReceivedEvent], there: Iterable[tuple[st
 
 
 def _differences(transaction: RecordedTransaction, group: Sequence[ReceivedEvent]) -> Iterator[str]:
-    """The first difference inside a transaction: further ones mostly follow from it."""
+    """Yield the first difference inside a transaction: further ones mostly follow from it."""
     for idx, (wanted, event) in enumerate(zip_longest(transaction.changes, group)):
         where = f"transaction {transaction.xid}, change {idx}"
         if event is None:

@@ -1,4 +1,4 @@
-"""Who looks at the shop's pages, and what happens meanwhile: the workload of `pipeline demo --followers`."""
+"""Visitors of the shop's pages, and incidents meanwhile: the workload of `pipeline demo --followers`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAUSE = 0.02
 
 @dataclass(frozen=True)
 class DemoIncident:
-    """What happens when this share of the time has passed, and what is said of it."""
+    """An incident, the share of the time after which it happens, and its description."""
 
     share: float
     text: str
@@ -26,12 +26,12 @@ class DemoIncident:
 
 
 def create(source: Connection) -> None:
-    """The table, with visits from before; after the shop's."""
+    """Create the table, with existing visits; the shop's tables come first."""
     source.execute(statement("demo", "create_visits"))
 
 
 class ShopVisitors(threading.Thread):
-    """Come until they are asked to stop. `failure`: what went wrong, if anything."""
+    """Visitors, who come until they are asked to stop. `failure`: the error, if any."""
 
     def __init__(self, dsn: str, stop: threading.Event) -> None:
         super().__init__(name="visitors", daemon=True)
@@ -40,7 +40,7 @@ class ShopVisitors(threading.Thread):
         self._stopping = stop
 
     def run(self) -> None:
-        """Some at a time."""
+        """Insert some visits at a time."""
         number = 0
         try:
             while not self._stopping.wait(_PAUSE):

@@ -44,5 +44,5 @@ create table shop.order_lines (
     version integer not null default 1,
     primary key (order_id, line_no)
 );
--- So that updates and deletes of stock have the complete old row in the WAL, and events its old values.
+-- Updates and deletes of stock then have the complete old row in the WAL, and events have its old values.
 alter table shop.stock replica identity full;

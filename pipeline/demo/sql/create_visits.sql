@@ -1,4 +1,4 @@
--- Who looks at the shop's pages: a table that is emptied and altered while it is followed.
+-- Visits of the shop's pages: a table that is emptied and altered while it is followed.
 create table shop.visits (
     id bigint generated always as identity primary key,
     page text not null,

@@ -1,4 +1,4 @@
--- Customers from before: the first of them are the regulars.
+-- Existing customers: the first of them are the regulars.
 insert into shop.customers (name, email, born, newsletter, preferences, joined_at)
 select 'Customer ' || n || case n %% 5 when 0 then ' "Ångström"' when 1 then ' 李' else '' end,
     case when n %% 3 > 0 then n || '@example.org' end, case when n %% 4 > 0 then date '1940-02-29' + n %% 24000 end,

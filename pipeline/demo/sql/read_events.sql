@@ -1,4 +1,4 @@
--- Events between two positions, and what was read before of these tables; every value as text.
+-- Events between two positions, and earlier reads of these tables; every value as text.
 select e.seq, e.commit_lsn, e.commit_idx, e.xid, e.source_table_schema || '.' || e.source_table_name, e.action,
     case when e.record_pk like '[%%' then array(select jsonb_array_elements_text(e.record_pk::jsonb))
         else array[e.record_pk] end,
