@@ -1,3 +1,3 @@
-"""The log written to one follower: whole transactions, each once."""
+"""Writes the log to one follower: whole transactions, each exactly once."""
 
 from __future__ import annotations

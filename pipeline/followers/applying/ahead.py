@@ -1,6 +1,6 @@
-"""The log read ahead: while a pass is written to the follower, those behind it are planned and rendered.
+"""Reads the log ahead: while a pass is written to the follower, a thread plans and renders the next passes.
 
-A thread reads over a connection of its own, until so many bytes wait to be written.
+The thread has its own connection and pauses while at least BYTES wait to be written.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from pipeline.followers.applying.reading import EventsInOrder, FewOutcomes, LogR
 from pipeline.postgres.connections import Connection
 
 BYTES = 8 * 2**20
-"""The most that waits, but for what is larger by itself."""
+"""The bytes that may wait to be written, besides a last item that is larger."""
 _AN_ELEMENT = 1000
-"""Bytes, as a guess at what is no text."""
+"""The estimated bytes of an item that is no text."""
 Item = PlannedPass | PassPart | PassEnd
 
 
 class ReadAheadError(Exception):
-    """A pass could not be read ahead to its end. Who asks the log itself learns why."""
+    """A pass could not be read ahead to its end. The reason appears if the applier reads the log itself."""
 
 
 class AheadReader:
-    """Everything after a seq, until the log is at its end, a table changes, or something fails: then ask the log."""
+    """Reads everything after a seq until the log ends, a table changes or an error occurs; then ask the log itself."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class AheadReader:
         *,
         continues: bool,
     ) -> None:
-        """`connect` and `reader` are called by the thread. `continues`: as for a pass."""
+        """`connect` and `reader` are called by the thread. `continues`: see `PassPlanner.next`."""
         self._connect, self._reader, self._continues = connect, reader, continues
         self.after = after
-        """The seq behind which the next pass begins."""
+        """The seq after which the next pass begins."""
         self._log: Connection | None = None
         self._waiting: deque[Item] = deque()
         self._bytes = 0
@@ -52,7 +52,7 @@ class AheadReader:
         self._thread.start()
 
     def next(self) -> PlannedPass | None:
-        """The next pass, as soon as it is planned; after it its parts have to be taken. None at the end."""
+        """Return the next pass once it is planned; None at the end. The caller must then read its parts."""
         found = self._take()
         if not isinstance(found, PlannedPass):
             return None
@@ -60,7 +60,7 @@ class AheadReader:
         return found
 
     def parts(self) -> Generator[PassPart, None, None]:
-        """Of the pass that was taken last. Raises ReadAheadError."""
+        """Yield the parts of the last pass. Raises ReadAheadError."""
         while not isinstance(part := self._take(), PassEnd):
             if part is None or isinstance(part, PlannedPass):
                 raise ReadAheadError

@@ -1,4 +1,4 @@
-"""Applies the log to one follower: each call brings it from the end of one transaction to the end of a later one."""
+"""Applies the log to one follower: each call moves it from the end of one transaction to the end of a later one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _GIVEN = sql.SQL("copy pg_temp.pipeline_given from stdin")
 
 @dataclass(frozen=True)
 class AppliedBatch:
-    """What one call has done: the follower is the source as of the transaction that ends at `seq`."""
+    """The result of one call: the follower equals the source as of the transaction that ends at `seq`."""
 
     seq: int
     commit_lsn: int | None
@@ -51,11 +51,11 @@ class AppliedBatch:
 
 
 class LogApplier:
-    """Of one follower. Both connections are its own, from one thread, and `follower` one of `position.connect`.
+    """Applies the log to one follower, from one thread. No other code uses its connections while it is open.
 
-    The follower must have a position (`position.begin`). After any error the follower is as it was before the call, and
-    `apply` may be called again; after one of psycopg's make a new applier, which reads the position again. To be
-    closed.
+    `follower` is a connection of `position.connect`, and the follower must have a position (`position.begin`). An error
+    leaves the follower as it was before the call, and `apply` may be called again. After an error of psycopg make a new
+    applier, which reads the position again. Close it at the end.
     """
 
     def __init__(
@@ -75,16 +75,17 @@ class LogApplier:
         bound_of: Callable[[int, int], str | None] = lambda _root, _partition: None,
         gap: EpochGap | None = None,
     ) -> None:
-        """`wanted`: which tables, by their oids at the source. `connect`: to the log, to read ahead of what is written.
-        `shared`: asked first, where others may read the same.
+        """`wanted`: the tables to follow, by their oids at the source.
 
-        `on_history`: called where the relation history has grown, before what comes next is applied; what it raises is
-        raised by `apply`. `bound_of`: SQL that holds for the rows of a partition. `gap`: before which epoch to stop.
+        - `connect`: opens a connection to the log that reads ahead.
+        - `shared`: asked first, because other followers may read the same.
+        - `on_history`: called if the relation history has grown, before the next pass; `apply` raises its errors.
+        - `bound_of`: returns an SQL condition that is true for the rows of a partition.
+        - `gap`: the follower stops before its epoch.
+        - `begins`: only these tables are moved on from this position, in the open transaction. The follower's own
+          position stays, and other sessions can read the tables meanwhile.
 
-        `begins`: in a transaction that is open, only these tables are brought from there to somewhere else. The
-        follower's position stays, and nobody is kept from reading them.
-
-        Raises FollowerError where the follower has no position, or cannot take the rows of a table.
+        Raises FollowerError if the follower has no position, or cannot take the rows of a table.
         """
         found = begins or position.find(follower, source, name)
         if found is None:
@@ -98,12 +99,12 @@ class LogApplier:
         self._read_tables()
 
     def close(self) -> None:
-        """Nothing is read any more."""
+        """Stop reading the log."""
         self._upcoming.close()
 
     @property
     def position(self) -> FollowerPosition:
-        """Up to where the log is applied."""
+        """The position up to which the log is applied."""
         return self._position
 
     @property
@@ -112,7 +113,7 @@ class LogApplier:
         return self._tables
 
     def read_tables(self) -> None:
-        """Look again what the follower's tables are. Needed after one was changed there."""
+        """Read the follower's tables again, which is needed after one was altered there."""
         self.close()
         self._read_tables()
 
@@ -124,12 +125,11 @@ class LogApplier:
         self._relays = {table.oid: RelayStatements(table) for table in tables}
 
     def apply(self, upto: int | None = None) -> AppliedBatch | None:
-        """Apply the next transactions, as many as fit into a batch, in one transaction; None when there is none.
+        """Apply as many of the next transactions as fit into a batch, in one transaction; None if there are none.
 
-        None of them begins after the seq `upto`. Raises ApplierOvertakenError, and CursorExpiredError where retention
-        has dropped what comes next. Raises RowDiffersError and NotFollowableError where the next transaction is the one
-        that cannot be applied: all before it have been by then. Raises StatementRefusedError where the follower refuses
-        a statement.
+        None of them begins after the seq `upto`. Raises ApplierOvertakenError, and CursorExpiredError if retention has
+        dropped the next events. Raises RowDiffersError or NotFollowableError if the next transaction cannot be applied;
+        all earlier ones have been applied by then. Raises StatementRefusedError if the follower refuses a statement.
         """
         single = self._position.seq < self._one_by_one_upto
         batch = self._next(self._position.seq, upto, single=single)
@@ -145,7 +145,7 @@ class LogApplier:
             ReadAheadError,
         ) as error:
             self.close()
-            # The follower stops before the transaction that is in the way. Which one that is, a whole batch cannot say.
+            # The follower must stop before the transaction that fails, and a whole batch does not tell which one fails.
             if self._latest.is_long or isinstance(error, ReadAheadError):
                 self._closely_upto = self._latest.upto
             elif batch.transactions > 1:
@@ -159,20 +159,20 @@ class LogApplier:
 
     def _next(self, after: int, upto: int | None, *, single: bool, continues: bool = False) -> PlannedPass | None:
         found = self._ask(after, upto, single=single, continues=continues)
-        # A version is there before its first event is, so what was planned without it may not fit, again and again
-        # while tables get their first events. In the middle of a transaction there is no new one: it was there before
-        # the transaction was in the log.
+        # A table's version is stored before its first event, so a pass that was planned before may not fit the tables,
+        # repeatedly while tables get their first events. Inside a transaction no version can be new: it was stored
+        # before the transaction reached the log.
         while not continues and found.version != self.tables.version:
-            self._look()
+            self._check_history()
             self.read_tables()
-            self._look()  # what came before the tables were read is no growth for them
+            self._check_history()  # changes from before the tables were read are not new to them
             found = self._ask(after, upto, single=single, continues=continues)
         if isinstance(found, NothingNext):
             return None
         self._latest = found
         return found
 
-    def _look(self) -> None:
+    def _check_history(self) -> None:
         if self._on_history is not None:
             self._on_history()
 
@@ -197,7 +197,7 @@ class LogApplier:
         return AppliedBatch(here.seq, here.commit_lsn, last.committed_at, batch.transactions, events)
 
     def _write(self, planned: PlannedPass) -> None:
-        """The events of a pass: truncates first, since of a table that is emptied only what follows counts."""
+        """Write a pass: truncates first, because only events after a table's last truncate count."""
         with self._named("its truncates", planned):
             truncates.apply_truncates(self._follower, self.tables, planned.truncates, self._empty, self._bound_of)
         for part in self._upcoming.parts:
@@ -220,7 +220,7 @@ class LogApplier:
 
     @contextmanager
     def _named(self, what: str, planned: PlannedPass, tables: frozenset[int] = frozenset()) -> Iterator[None]:
-        """Say where the follower has refused a statement."""
+        """Raise an error that names the statement which the follower has refused."""
         try:
             yield
         except psycopg.Error as error:
@@ -235,7 +235,7 @@ class LogApplier:
 
 
 def _blocks(parts: Iterable[PassPart]) -> Iterator[bytes]:
-    """Those of one table."""
+    """Yield the blocks of COPY text of one table."""
     for block in parts:
         if not isinstance(block, bytes) or not block:
             return
@@ -247,7 +247,7 @@ def _span(first: int, last: int) -> str:
 
 
 def _reason(error: psycopg.Error) -> str:
-    """What a database says, without values of rows: what it says of data has them."""
+    """Return the database's message, but not for errors of data, which contain values of rows."""
     if isinstance(error, psycopg.DataError):
         return f"it does not take a value ({type(error).__name__})"
     return connections.one_line(error)
@@ -256,7 +256,7 @@ def _reason(error: psycopg.Error) -> str:
 def write_in_order(
     follower: Connection, of_table: Callable[[int], TableStatements], events: Sequence[OrderedEvent], empty: Empty
 ) -> None:
-    """Write them, in the transaction that is open. `of_table`: statements by oid. Raises RowDiffersError."""
+    """Write events one by one in the open transaction. `of_table`: statements by oid. Raises RowDiffersError."""
     for event in events:
         statements = of_table(event.table)
         if event.operation == "truncate":
@@ -283,17 +283,17 @@ def _write_event(follower: Connection, statements: TableStatements, event: Order
 
 
 class SmallerPassNeededError(Exception):
-    """Something is with a row that only passes of a few events can name: no error yet."""
+    """A row of a long pass cannot be written; only smaller passes can tell which row, so this is no error yet."""
 
 
 def add_new_rows(follower: Connection, statements: RelayStatements, blocks: Iterable[bytes], rows: int) -> None:
-    """Add new rows, so many, in the transaction that is open. Raises SmallerPassNeededError."""
+    """Add new rows in the open transaction. `rows`: their number. Raises SmallerPassNeededError."""
     if copy_data.write(follower, statements.copy_rows, blocks) != rows:
         raise SmallerPassNeededError
 
 
 def write_outcomes(follower: Connection, statements: RelayStatements, blocks: Iterable[bytes]) -> None:
-    """Write outcomes, in the transaction that is open. Raises RowDiffersError and SmallerPassNeededError."""
+    """Write outcomes in the open transaction. Raises RowDiffersError and SmallerPassNeededError."""
     follower.execute(statements.make_given.encode())
     copy_data.write(follower, _GIVEN, blocks)
     given = _OutcomeTable(follower, statements)
@@ -304,14 +304,14 @@ def write_outcomes(follower: Connection, statements: RelayStatements, blocks: It
 
 
 class _OutcomeTable(sets.TableOutcomes):
-    """Outcomes in the follower's memory."""
+    """The outcomes of one table in a temporary table of the follower."""
 
     def __init__(self, follower: Connection, statements: RelayStatements) -> None:
         self._follower, self.statements, self._relay = follower, statements, statements
         self._whole = dict[str, bool]()
-        self._look()
+        self._read_operations()
 
-    def _look(self) -> None:
+    def _read_operations(self) -> None:
         self._whole = dict(self._follower.execute(self._relay.given_rows.encode()).fetchall())
 
     def has(self, operation: str) -> bool:
@@ -321,14 +321,14 @@ class _OutcomeTable(sets.TableOutcomes):
         return self._whole[operation]
 
     def send(self, query: str, operation: str) -> int | None:
-        # Names may have a percent sign in them: only the raw cursor leaves it alone.
+        # Names may contain a percent sign, which only the raw cursor does not interpret.
         cursor = psycopg.RawCursor(self._follower).execute(query, (operation,))
         row = cursor.fetchone() if cursor.description is not None else None
         return None if row is None else row[0]
 
     def move(self) -> None:
         self._follower.execute(self._relay.move_given.encode())
-        self._look()
+        self._read_operations()
 
     def refused(self, query: str, operation: str) -> NoReturn:
         raise SmallerPassNeededError

@@ -1,4 +1,4 @@
-"""That a table was copied in a snapshot of the source, and which events its rows contain already."""
+"""Describes a table's copy in a snapshot of the source, and which events its rows contain already."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pipeline.postgres.queries import statement
 
 @dataclass(frozen=True)
 class SnapshotCopy:
-    """The rows of a table are those of a snapshot, a pg_snapshot as text, of the source in this epoch.
+    """A copy of a table in a snapshot of the source in this epoch. `snapshot`: a pg_snapshot as text.
 
-    `lsn`: the end of WAL read with it. What the snapshot contains has committed before that. `form`: name, type and
-    modifier of each column that was published then; None of a table that was dropped by then.
+    `lsn`: the end of WAL, read with the snapshot; all its transactions committed before that. `form`: name, type and
+    modifier of each column that was published then; None if the table was dropped by then.
     """
 
     source_epoch: int
@@ -26,12 +26,12 @@ class SnapshotCopy:
 
     @property
     def place(self) -> HistoryPlace:
-        """From here on no event is in the copy."""
+        """The place from which on the copy contains no event."""
         return HistoryPlace(self.source_epoch, self.lsn, 0)
 
     @property
     def contains(self) -> sql.Composable:
-        """SQL: whether it contains the event `e`."""
+        """SQL that is true if the copy contains the event `e`."""
         snapshot = sql.SQL("{}::pg_snapshot").format(sql.Literal(self.snapshot))
         return contains(
             sql.SQL("true"),
@@ -49,7 +49,7 @@ def contains(
     snapshot: sql.Composable,
     next_xid: sql.Composable,
 ) -> sql.Composable:
-    """SQL: whether a copy of which this is known contains the event `e`. `next_xid`: that of the snapshot."""
+    """Return SQL that is true if a copy with these values contains the event `e`. `next_xid`: of the snapshot."""
     return sql.SQL(statement("followers.applying", "copy_contains")).format(
         is_copied=is_copied, source_epoch=source_epoch, lsn=lsn, snapshot=snapshot, next_xid=next_xid
     )

@@ -1,4 +1,4 @@
-"""SQL for the follower of what an element is: its columns, the row that it is about, and the values that it gives."""
+"""SQL for the follower that describes an element: its columns, the row that it changes, and its values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from pipeline.followers.applying.followed_tables import FollowedColumn, Followed
 _COMMA = sql.SQL(", ")
 _AND = sql.SQL(" and ")
 _PIECE = 800
-"""Columns, each with two values, in one list: Postgres takes 1,600."""
+"""The columns, with two values each, in one list: Postgres allows 1,600 values."""
 
 
 class ElementShape:
-    """Of one table's elements. In a statement `t` is the table, `s` the elements, `given` these as a named query.
+    """SQL for the elements of one table.
 
-    `written`: the columns that get values.
+    In a statement `t` is the table, `s` the elements, and `given` the same elements as a named query. `written`: the
+    columns that get values.
     """
 
     def __init__(self, table: FollowedTable) -> None:
@@ -26,17 +27,17 @@ class ElementShape:
         self.written = [column for column in table.columns if column.written]
 
     def marked(self, name: str) -> sql.Identifier:
-        """A column of an element that is no value of the row."""
+        """Return a column of an element that is not a value of the row."""
         return sql.Identifier(f"{self.table.mark}{name}")
 
     @property
     def operation(self) -> sql.Identifier:
-        """What is to be done with the row: of elements that are in a table."""
+        """The column with the operation, of elements that are in a temporary table."""
         return self.marked("operation")
 
     @cached_property
     def given(self) -> sql.Composable:
-        """The columns of an element."""
+        """The definitions of all columns of an element."""
         return _COMMA.join([self.marks, *self._values])
 
     @property
@@ -45,14 +46,14 @@ class ElementShape:
 
     @property
     def in_two(self) -> sql.Composable:
-        """The elements of a table that is so wide that one list does not take their columns."""
+        """The elements of a wide table, whose columns do not fit into one list."""
         record = sql.SQL("pg_catalog.json_to_recordset($1::json) as ({})")
         parts = record.format(self.marks), record.format(_COMMA.join(self._values))
         return sql.SQL("rows from ({}) as s").format(_COMMA.join(parts))
 
     @cached_property
     def marks(self) -> sql.Composable:
-        """Those that are not the row's values."""
+        """The definitions of the columns that are not values of the row."""
         listed = [
             sql.SQL("{} bigint").format(self.marked("seq")),
             sql.SQL("{} boolean").format(self.marked("strict")),
@@ -68,12 +69,12 @@ class ElementShape:
 
     @property
     def _identifying(self) -> Sequence[FollowedColumn]:
-        """What of the old row is among the columns of an element."""
+        """The columns of the old row that an element contains."""
         return self.table.key or (self.table.columns if self.table.in_order and not self.table.is_wide else ())
 
     @property
     def found(self) -> sql.Composable:
-        """Elements and what finds their rows: without a key where one of the equal rows is."""
+        """The elements with what finds their rows: the key, or without a key the place of one of the equal rows."""
         if self.table.key:
             return sql.SQL("given s")
         return sql.SQL(
@@ -83,14 +84,14 @@ class ElementShape:
 
     @property
     def same_found(self) -> sql.Composable:
-        """Whether `t` is the row of `s` among `found`."""
+        """SQL that is true if `t` is the row of `s` among `found`."""
         if self.table.key:
             return self.same_key
         return sql.SQL("t.ctid = s.{} and t.tableoid = s.{}").format(self.marked("place"), self.marked("part"))
 
     @property
     def same_key(self) -> sql.Composable:
-        """Whether `t` has the key that the row of `s` had."""
+        """SQL that is true if `t` has the key that the row of `s` had."""
         return _AND.join(
             sql.SQL("t.{} {} {}").format(
                 sql.Identifier(column.name),
@@ -102,7 +103,7 @@ class ElementShape:
 
     @property
     def in_the_way(self) -> sql.Composable:
-        """Whether `t` has a unique value that `s` gives to another row."""
+        """SQL that is true if `t` has a unique value that `s` gives to another row."""
         columns = {column.name: column for column in self.written}
         each = [
             _AND.join(
@@ -115,11 +116,11 @@ class ElementShape:
 
     @property
     def _same_content(self) -> sql.Composable:
-        """Whether the row `x` is the old row of `g`: by what its types print, as not all of them know equality."""
+        """SQL that is true if the row `x` is the old row of `g`, as text, because not all types have an equality."""
         columns = list(enumerate(self.table.columns))
         if not self.table.is_wide:
             return self._same_values(columns, "g")
-        # A wide table without a key has elements in order, one in a statement: so `g` is that of the argument.
+        # Elements of a wide table without a key are written one by one, so `g` is the only one of the argument.
         one = "exists (select from pg_catalog.json_to_recordset($1::json) as o ({}) where {})"
         parts = [columns[at : at + _PIECE] for at in range(0, len(columns), _PIECE)]
         return _AND.join(
@@ -149,7 +150,10 @@ class ElementShape:
         return _AND.join(conditions) if conditions else sql.SQL("true")
 
     def assignments(self, columns: Sequence[FollowedColumn], *, excluded: bool = False) -> sql.Composable:
-        """What an update sets: not what the element leaves out. `excluded`: in a conflict of an insert."""
+        """SQL that sets the columns of an update, except values that the element leaves out.
+
+        `excluded`: the values of an insert that conflicts.
+        """
         return _COMMA.join(
             sql.SQL("{} = {}").format(sql.Identifier(column.name), self._new_value(column, excluded=excluded))
             for column in columns
@@ -168,7 +172,7 @@ class ElementShape:
         return sql.SQL("case {} else {} end").format(sql.SQL(" ").join(cases), value)
 
     def value(self, column: FollowedColumn) -> sql.Composable:
-        """What the element `s` gives the column."""
+        """The value that the element `s` gives the column."""
         return _typed(column, sql.Identifier("s", column.name))
 
 

@@ -1,4 +1,4 @@
-"""Elements sent to the follower, as many in one statement as fit."""
+"""Sends elements to the follower, as many in one statement as fit."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import psycopg
 from pipeline.postgres.connections import Connection
 
 BYTES = 4 * 2**20
-"""The most characters in one statement, but for a row that is larger."""
+"""The most characters in one statement, unless a single row is larger."""
 REFUSALS = (psycopg.errors.UniqueViolation, psycopg.errors.ExclusionViolation)
-"""What a follower says of a row that it cannot have beside another."""
+"""The errors of a follower for a row that conflicts with another row."""
 
 
 def arrays(elements: Iterable[str]) -> Iterator[str]:
-    """JSON arrays of them."""
+    """Yield JSON arrays of these elements."""
     gathered: list[str] = []
     size = 0
     for element in elements:
@@ -29,10 +29,10 @@ def arrays(elements: Iterable[str]) -> Iterator[str]:
 
 
 def send(follower: Connection, query: str, elements: Iterable[str]) -> int | None:
-    """Execute a statement of `TableStatements`; returns the first seq that is missing, where it returns any."""
+    """Execute a statement of `TableStatements`; returns the first seq whose row is missing, or None."""
     missing: list[int] = []
     for array in arrays(elements):
-        # Names may have a percent sign in them: only the raw cursor leaves it alone.
+        # Names may contain a percent sign, which only the raw cursor does not interpret.
         cursor = psycopg.RawCursor(follower).execute(query, (array,))
         if cursor.description is not None:
             row = cursor.fetchone()

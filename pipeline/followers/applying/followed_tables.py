@@ -1,4 +1,4 @@
-"""The tables that a follower follows: what events say of them, by the relation history, and what the follower has."""
+"""Reads the tables that a follower follows: their form in the relation history, and the follower's own tables."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from pipeline.followers.applying.table_versions import (
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
-_ROOM = "followers.applying"
+_FOLDER = "followers.applying"
 _MARKS, _MOST_COLUMNS = 4, 1600
 Name = tuple[str, str]
 """The schema and the name of a table."""
 Description = dict[str, Any]
-"""What the catalog says of a table, by the columns of `describe_tables`."""
+"""A table in the follower's catalog, with the columns of `describe_tables.sql`."""
 
 
 @dataclass(frozen=True)
 class TableToFollow:
-    """A table to follow: its name at the follower.
+    """A table to follow, with its name at the follower.
 
-    `filled_upto`: up to this seq the log may lack rows, and events say what a row is, not that it was there: inserts
-    and whole updates are upserts, what is missing is no difference. So it is where a follower began from the log, up
-    to the table's `complete_seq`. `formed`: the follower has the form that the table has from a place on, though its
-    position is before that: whoever changes it says so here. `copied`: it was, so events that the copy contains are
-    left out. `joins_at`: from this place on it needs a partition that joined at the source.
+    - `filled_upto`: up to this seq the log may lack rows. Inserts and complete updates are written as upserts, and a
+      missing row is no difference. For example, a follower that began from the log has the table's `complete_seq`.
+    - `formed`: the form of the follower's table, which may be of a place after the position.
+    - `copied`: the table's copy; events that the copy contains are left out.
+    - `joins_at`: from this place on the table needs a partition that joined at the source.
     """
 
     schema: str
@@ -52,12 +52,13 @@ class TableToFollow:
 
 @dataclass(frozen=True)
 class FollowedColumn:
-    """A column that events have and the follower takes. `type_name`: as SQL writes it there; `carried_as`: until it is
-    in its row.
+    """A column that events have and the follower takes.
 
-    `as_text`: json or jsonb at one of the sides, so that its text is carried. `equals`: of a column of the key, the
-    operator of the index. `large`: may be stored out of line, and is not written again where it is equal. `written`:
-    False where the follower generates it, so that a row is only found by it.
+    - `type_name`: its type at the follower in SQL; `carried_as`: the type of a value until it is in its row.
+    - `as_text`: the type is json or jsonb at one of the sides, so the value is carried as text.
+    - `equals`: the operator of the key's index, for a column of the key.
+    - `large`: the value may be stored out of line, and an equal value is not written again.
+    - `written`: False if the follower generates the value, so the column only finds rows.
     """
 
     source: NamedColumn
@@ -72,12 +73,14 @@ class FollowedColumn:
 
 @dataclass(frozen=True)
 class FollowedTable:
-    """One of them. `own`: columns that only the follower has. `in_order`: its events are applied one by one.
+    """A table that the follower follows.
 
-    `unknown`: the log does not know the form that it was copied with, so nothing of the log can be written to it yet.
-    `uniques`: columns that are unique beside the key, each with the operator of the index. `mark`: begins names that no
-    column of it has. `partitions`: the follower's tables for partitions of the source, by oid, None for one that it
-    does not have.
+    - `own`: columns that only the follower has.
+    - `in_order`: its events are applied one by one.
+    - `unknown`: the log does not know the form that the table was copied with, so no event can be written yet.
+    - `uniques`: columns that are unique besides the key, each with the operator of the index.
+    - `mark`: a prefix that no column of the table has.
+    - `partitions`: the follower's tables for partitions of the source, by oid; None: the follower has none.
     """
 
     oid: int
@@ -98,26 +101,26 @@ class FollowedTable:
 
     @property
     def identifier(self) -> sql.Identifier:
-        """The follower's table."""
+        """The follower's table, as SQL names it."""
         return sql.Identifier(self.wanted.schema, self.wanted.name)
 
     @property
     def target(self) -> sql.Composable:
-        """Its rows alone: children that inherit from it are tables of their own."""
+        """The table without tables that inherit from it, which are followed separately."""
         return self.identifier if self.partitioned else sql.SQL("only {}").format(self.identifier)
 
     @property
     def key(self) -> tuple[FollowedColumn, ...]:
-        """What tells its rows apart, in the order of `record_pk`, which a partition's columns need not be in.
+        """The columns that tell its rows apart, in the order of `record_pk`, which may differ in a partition.
 
-        Empty where nothing does.
+        Empty if no columns do.
         """
         found = (column for column in self.columns if column.equals is not None)
         return tuple(sorted(found, key=lambda column: column.source.key_place or 0))
 
     @property
     def is_wide(self) -> bool:
-        """True if an element, with its marks and what finds its row, has more columns than Postgres takes in a list."""
+        """True if an element, with its marks and its old row, has more columns than Postgres allows in a list."""
         old = len(self.key)
         if not self.key and self.in_order:
             old = sum(2 if column.as_text else 1 for column in self.columns)
@@ -126,9 +129,9 @@ class FollowedTable:
 
 @dataclass(frozen=True)
 class Partition:
-    """One that the source has made, attached or detached, of which the first event comes after this place.
+    """A partition that the source created, attached or detached at this place, before its first event there.
 
-    `oid`, `called`: at the source. `attached`: False where it is a table of its own from there on.
+    `oid`, `called`: its oid and name at the source. `attached`: False if it is a separate table from there on.
     """
 
     place: HistoryPlace
@@ -143,9 +146,9 @@ def next_partition(
     history: TableHistory,
     there: Mapping[str, Any] | None = None,
 ) -> Partition | None:
-    """The next one that the follower does not have so, where its table is partitioned, or a partition of one of them.
+    """Return the next partition that the follower must attach or detach; None if there is none.
 
-    `there`: what describes the table, where that is known.
+    Only a partitioned table, or a partition of a followed table, has one. `there`: the table's description, if known.
     """
     table = wanted[history.oid]
     name = table.schema, table.name
@@ -163,19 +166,19 @@ def next_partition(
 
 
 class FollowedTables:
-    """Those that have had events by a position. Later changes of form are in `changes_at`."""
+    """The followed tables that have had events by a position. Later changes of form are in `changes_at`."""
 
     def __init__(self, tables: Mapping[int, FollowedTable], version: int) -> None:
         self._tables = tables
         self.version = version
-        """Of the relation history: once there is a newer one, `read` again."""
+        """The version of the relation history; if a newer one exists, call `read` again."""
         self._roots = {leaf: table for table in tables.values() for leaf in table.partitions}
 
     @classmethod
     def read(
         cls, log: Connection, follower: Connection, wanted: Mapping[int, TableToFollow], position: FollowerPosition
     ) -> FollowedTables:
-        """The tables with these oids at the source. Raises FollowerError where the follower cannot take their rows."""
+        """Read the tables with these oids at the source. Raises FollowerError if the follower cannot take a table."""
         version = table_versions.newest_version(log, position.source)
         histories = table_versions.read_histories(log, {oid: each.formed for oid, each in wanted.items()}, position)
         there = describe(follower, [(wanted[oid].schema, wanted[oid].name) for oid in histories])
@@ -188,12 +191,12 @@ class FollowedTables:
         return iter(self._tables.values())
 
     def __getitem__(self, oid: int) -> FollowedTable:
-        """The table, also by the oid of a partition."""
+        """Return the table with this oid, or the table of the partition with this oid."""
         return self._tables.get(oid) or self._roots[oid]
 
     @property
     def partitions(self) -> list[int]:
-        """Oids of all partitions."""
+        """The oids of all partitions."""
         return list(self._roots)
 
 
@@ -204,7 +207,7 @@ def _followed(
     history: TableHistory,
     described: Mapping[Name, Description],
 ) -> FollowedTable:
-    """`name`: the follower's."""
+    """Combine a table's history with its description at the follower. `name`: the follower's name."""
     wanted = of[history.oid]
     there = described.get((wanted.schema, wanted.name))
     if there is None:
@@ -217,7 +220,7 @@ def _followed(
         lacks = {column.name for column in history.columns} - {column["name"] for column in there["columns"]}
         if history.known and (history.begun or not lacks):
             raise
-        # What comes first, or after the copy, has another form: one that the log has not yet, or again one of before.
+        # The next event has another form than the table: a form that the log does not have yet, or an earlier one.
         changes_at, unknown = wanted.formed.place or history.later[0][0], True
     partitions = _partition_names(follower, wanted) if history.partitions else set[tuple[str, str]]()
     changes_at = _first_change(changes_at, next_partition(follower, of, history, there), wanted, history)
@@ -250,7 +253,7 @@ def _unused_mark(names: Collection[str]) -> str:
 def _first_change(
     changes_at: HistoryPlace | None, divided: Partition | None, wanted: TableToFollow, history: TableHistory
 ) -> HistoryPlace | None:
-    """The first place at which the follower's table has to become another: in form, in partitions or in name."""
+    """Return the first place at which the follower's table must change its form, its partitions or its name."""
     named = history.named_later
     is_named = named is not None and named[1] == (wanted.schema, wanted.name)
     places = [changes_at, divided and divided.place, named and not is_named and named[0], wanted.joins_at]
@@ -267,7 +270,7 @@ def _columns(
         )
     key = {column.name for column in history.columns if column.key_place is not None}
     operators = next((found for found in there["keys"] if found is not None and found.keys() == key), None)
-    # A deferrable key is one only at a commit; where the log has old rows as a whole, they are found by that.
+    # A deferrable key is unique only at a commit; if the log has complete old rows, rows are found by all values.
     if key and operators is None and not history.full:
         _require_possible(name, wanted, key, there)
         raise FollowerError(
@@ -298,7 +301,7 @@ def _uniques(columns: Sequence[FollowedColumn], there: Mapping[str, Any]) -> tup
 
 
 def _require_possible(name: str, wanted: TableToFollow, key: Collection[str], there: Mapping[str, Any]) -> None:
-    """A partition may have a key that its root can have none on."""
+    """Raise SchemaChangeError if the follower's table can have no index on this key, which its partitions have."""
     if set(there["divided_by"]) <= set(key):
         return
     table = f"{wanted.schema}.{wanted.name}"
@@ -311,17 +314,17 @@ def _require_possible(name: str, wanted: TableToFollow, key: Collection[str], th
 
 
 def describe(follower: Connection, names: Collection[Name]) -> dict[Name, Description]:
-    """Return what the follower's catalog says of these tables, without those that do not exist.
+    """Return the descriptions of these tables in the follower's catalog, without tables that do not exist.
 
-    One query reads all: to plan it takes Postgres longer than to describe ten tables.
+    One query reads all tables, because planning it takes longer than describing ten tables.
     """
     values = {"schemas": [schema for schema, _ in names], "names": [name for _, name in names]}
     with follower.cursor(row_factory=dict_row) as cursor:
-        found = cursor.execute(statement(_ROOM, "describe_tables"), values).fetchall()
+        found = cursor.execute(statement(_FOLDER, "describe_tables"), values).fetchall()
     return {(each["schema"], each["name"]): each for each in found}
 
 
 def _partition_names(follower: Connection, wanted: TableToFollow) -> set[tuple[str, str]]:
-    """Of the follower's partitions."""
+    """Return the names of a table's partitions at the follower."""
     values = {"table": sql.Identifier(wanted.schema, wanted.name).as_string(follower)}
-    return set(follower.execute(statement(_ROOM, "name_partitions"), values).fetchall())
+    return set(follower.execute(statement(_FOLDER, "name_partitions"), values).fetchall())

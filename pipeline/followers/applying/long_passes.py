@@ -1,4 +1,4 @@
-"""Passes of many events, of which nothing needs a closer look: what an applier that is far behind takes at once."""
+"""Plans passes of many ordinary events, for an applier that is far behind."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from pipeline.postgres.queries import statement
 EVENTS = 20_000
 """The most events in a long pass."""
 BYTES = 64 * 2**20
-"""The most that their records take in the log: where rows are large, fewer events are asked for."""
+"""The most bytes that its records take in the log: if rows are large, a pass has fewer events."""
 
 
 @dataclass(frozen=True)
 class _LongPassRow:
-    """A row of the query. `shares`: table, events, whether they are all new rows, and seqs of truncates."""
+    """A row of the query. `shares`: table, number of events, True if all add new rows, and seqs of truncates."""
 
     upto: int
     whole: bool
@@ -41,7 +41,7 @@ class _LongPassRow:
 
 
 class LongPassPlanner:
-    """Plans them over one events table, for tables as they are."""
+    """Plans long passes of one events table, for the current form of the tables."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class LongPassPlanner:
         size: int,
         gap: EpochGap | None = None,
     ) -> None:
-        """`events`: the most in one. `size`: bytes, as BYTES. `gap`: before which epoch to stop."""
+        """`events`: the most in one pass. `size`: the most bytes, see BYTES. `gap`: stop before its epoch."""
         self._log, self._events, self._size, self._ask_for = log, events, size, events
         self._query = (
             sql.SQL(statement("followers.applying", "long_pass"))
@@ -69,12 +69,12 @@ class LongPassPlanner:
         )
 
     def next(self, after: int, upto: int | None, *, continues: bool) -> PlannedPass | None:
-        """What follows after a seq; None where that is nothing, or needs a closer look.
+        """Return the long pass after a seq; None if no event follows, or if `PassPlanner` must plan the next events.
 
-        `upto`: not to be passed by much. `continues`: a transaction is open there, beyond which the pass does not go.
+        `upto`: the pass ends there or soon after. `continues`: a transaction is open, and the pass ends with it.
         """
         cursor = psycopg.RawCursor(self._log, row_factory=class_row(_LongPassRow))
-        # Seqs have few gaps, so a pass of as many events ends there, or soon after it.
+        # Seqs have few gaps, so a pass of that many events ends at `upto`, or soon after it.
         most = self._ask_for if upto is None or continues else max(1, min(self._ask_for, upto - after))
         found = cursor.execute(self._query, (after, most, continues), prepare=True).fetchone()
         if found is None:

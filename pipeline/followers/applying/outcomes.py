@@ -1,6 +1,6 @@
-"""What events make of rows, found by the pipeline database: of a range folded by row, or event by event.
+"""Reads what events make of rows: the pipeline database folds a range of events by row, or lists them one by one.
 
-Few of them come as objects. Many are rendered as COPY text, of which no row becomes an object of ours.
+Small results are read as objects. Large results are streamed as COPY text, without an object for each row.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 Operation = Literal["insert", "update", "delete", "move", "upsert", "truncate"]
-"""`move`: the row has another key after it. `upsert`: whether the row was there is not said."""
+"""The operations. `move`: an update that changes the key. `upsert`: it is unknown if the row existed."""
 T = TypeVar("T")
-_ROOM = "followers.applying"
+_FOLDER = "followers.applying"
 _NO_KEY = sql.SQL("false")
 
 _BY_KEY: dict[str, sql.Composable] = {
@@ -37,7 +37,7 @@ _BY_KEY: dict[str, sql.Composable] = {
 
 @dataclass(frozen=True, slots=True)
 class RowOutcome:
-    """Of one row. `seq`: its first event in the range. `whole`: `element` has all values of the row."""
+    """The outcome of a range of events for one row. `seq`: its first event. `whole`: `element` has all values."""
 
     operation: Operation
     seq: int
@@ -47,7 +47,10 @@ class RowOutcome:
 
 @dataclass(frozen=True, slots=True)
 class OrderedEvent:
-    """One event. `table`: its oid, of a truncate perhaps a partition's; `element`: None for a truncate."""
+    """An event that is written by itself. `table`: an oid, for a truncate perhaps of a partition.
+
+    `element`: None for a truncate.
+    """
 
     operation: Operation
     seq: int
@@ -57,16 +60,16 @@ class OrderedEvent:
 
 
 class OutcomeReader:
-    """Reads them from one events table, for tables as they are: another form needs another reader."""
+    """Reads outcomes from one events table for the current form of the tables; another form needs another reader."""
 
     def __init__(self, log: Connection, source: uuid.UUID, events_table: EventsTable) -> None:
         self._log, self._source, self._events_table = log, source, events_table
         self._composed: dict[int, str] = {}
 
     def folded(self, table: FollowedTable, after: int, upto: int) -> list[RowOutcome]:
-        """What the events in (after, upto] make of each row together, in the order of `seq`.
+        """Return what the events in (after, upto] make of each row together, in the order of `seq`.
 
-        Raises NotFollowableError where a new row lacks a value, or a row is changed that nothing tells from others.
+        Raises NotFollowableError if a new row lacks a value, or if a changed row has no key.
         """
         if table.oid not in self._composed:
             self._composed[table.oid] = self._fold(table).as_string(None)
@@ -77,7 +80,7 @@ class OutcomeReader:
         return found
 
     def _fold(self, table: FollowedTable) -> sql.Composed:
-        return sql.SQL(statement(_ROOM, "fold_events")).format(
+        return sql.SQL(statement(_FOLDER, "fold_events")).format(
             **self._fold_of(table),
             element=rendering.element(
                 table,
@@ -99,45 +102,45 @@ class OutcomeReader:
         }
 
     def new_rows(self, table: FollowedTable, after: int, upto: int) -> Generator[bytes, None, None]:
-        """Rows that the events in (after, upto] add, as COPY text in blocks, where all of them do; to be closed.
+        """Yield the rows that the events in (after, upto] add, as blocks of COPY text, if all events add rows.
 
-        One that lacks a value is left out.
+        Rows that lack a value are left out. Close the generator.
         """
         return self._copied("relay_new_rows", table, after, upto, new_row(table))
 
     def relayed(self, table: FollowedTable, after: int, upto: int) -> Generator[bytes, None, None]:
-        """As `folded`, in any order, as COPY text in blocks: for `TableStatements.make_given`. To be closed."""
+        """Yield the rows of `folded`, in any order, as blocks of COPY text for `make_given`. Close the generator."""
         return self._copied("relay_folded", table, after, upto, folded(table, self._events_table))
 
     def _copied(
         self, name: str, table: FollowedTable, after: int, upto: int, values: sql.Composable
     ) -> Generator[bytes, None, None]:
         given = {**self._fold_of(table), "after": sql.Literal(after), "upto": sql.Literal(upto), "values": values}
-        query = sql.SQL(statement(_ROOM, name)).format(**given)
+        query = sql.SQL(statement(_FOLDER, name)).format(**given)
         return copy_data.read(self._log, sql.SQL("copy ({}) to stdout").format(query))
 
     def steps(self, after: int, upto: int, events: int) -> list[int]:
-        """Return seqs from `after` to `upto`, with both, that have at most so many events between two of them."""
-        query = sql.SQL(statement(_ROOM, "steps")).format(events=self._events_table.identifier)
+        """Return seqs from `after` to `upto` inclusive, with at most `events` events between two of them."""
+        query = sql.SQL(statement(_FOLDER, "steps")).format(events=self._events_table.identifier)
         inside = self._log.execute(query, {"after": after, "upto": upto, "events": events}).fetchall()
         return [after, *(seq for (seq,) in inside), upto]
 
     def in_order(self, tables: Sequence[FollowedTable], after: int, upto: int) -> list[OrderedEvent]:
-        """The events in (after, upto] of all these tables, in the order of the log."""
+        """Return the events in (after, upto] of all these tables, in the order of the log."""
         if not tables:
             return []
         each = sql.SQL("\nunion all\n").join(self._ordered(table) for table in tables)
         return self._rows(OrderedEvent, sql.SQL("{} order by seq").format(each).as_string(None), after, upto)
 
     def _rows(self, shape: type[T], query: str, after: int, upto: int) -> list[T]:
-        """Names may have a percent sign in them: only the raw cursor leaves it alone."""
+        """Read rows with a raw cursor, which does not interpret a percent sign in a name."""
         cursor = psycopg.RawCursor(self._log, row_factory=class_row(shape))
         return cursor.execute(query, (after, upto), prepare=True).fetchall()
 
     def _ordered(self, table: FollowedTable) -> sql.Composable:
         moved = rendering.changes_key(table)
         old = rendering.old_key(table, "e", moved) if table.key else rendering.old_row(table)
-        return sql.SQL(statement(_ROOM, "events_in_order")).format(
+        return sql.SQL(statement(_FOLDER, "events_in_order")).format(
             **self._range(table),
             lenient=rendering.lenient(table),
             keyed=sql.Literal(bool(table.key)),
@@ -160,7 +163,7 @@ class OutcomeReader:
 
 
 def require_whole(table: FollowedTable, outcome: RowOutcome | OrderedEvent) -> None:
-    """A row that is new has nothing to take a missing value from. Raises NotFollowableError."""
+    """Raise NotFollowableError if a new row lacks a value, which nothing else can provide."""
     if outcome.operation == "insert" and not outcome.whole:
         raise NotFollowableError(
             f"table {table} of the follower stops before seq {outcome.seq}: the log lacks a value of that new row",
@@ -171,7 +174,7 @@ def require_whole(table: FollowedTable, outcome: RowOutcome | OrderedEvent) -> N
 
 
 def _require_key(table: FollowedTable, outcome: RowOutcome) -> None:
-    """A partition may have a key that its table has not. Raises NotFollowableError."""
+    """Raise NotFollowableError if a row is changed by a key that only some partitions have."""
     if not table.key and outcome.operation not in ("insert", "upsert"):
         raise NotFollowableError(
             f"table {table} of the follower stops before seq {outcome.seq}: it changes a row by a key that only some"
@@ -183,14 +186,14 @@ def _require_key(table: FollowedTable, outcome: RowOutcome) -> None:
 
 
 def row_identity(table: FollowedTable) -> dict[str, sql.Composable]:
-    """Of the statements that fold: what they read besides, what an update leaves, and what the row is afterwards.
+    """Return the parts of a fold that identify rows: more columns, the identity before an update, and after it.
 
-    A fold knows a row by its key, or by all of its values if two rows may have one key. A key that is deferrable holds
-    at a commit only, and nothing in the log says that it is. With it the replica identity can only be `full`: so if
-    events have old rows as a whole, their values tell rows apart. Rows that are equal in all of them are one to a fold.
+    A fold knows a row by its key, or by all of its values if two rows may share a key. A deferrable key is unique only
+    at a commit, and the log does not tell that a key is deferrable. Its replica identity can only be `full`, so if
+    events have complete old rows, their values tell rows apart. A fold treats equal rows as one.
     """
     renamed = any(len(column.source.names) > 1 for column in table.columns)
-    # A partition may have another identity than the next.
+    # Partitions may have different replica identities.
     if not table.full or not table.key or renamed or table.partitions:
         return _BY_KEY
     # The old text of a json value may not be in the log.
@@ -204,7 +207,7 @@ def row_identity(table: FollowedTable) -> dict[str, sql.Composable]:
         " then md5(((e.record || e.changes) - {kept})::text) end as left_content,"
         " not {lenient} and e.record ?& {names} and (e.action <> 'update' or e.changes is not null) as is_told"
     ).format(**given)
-    # Where keys are neither changed nor given up and taken, no two rows can have had one.
+    # If no key is changed, and no key is deleted and inserted again, no two rows can have shared one.
     known = (
         "case when (select bool_and(v.is_told) from event v) and ("
         "exists (select from event v where v.left_pk is not null)"
@@ -219,18 +222,18 @@ def row_identity(table: FollowedTable) -> dict[str, sql.Composable]:
     }
 
 
-# What follows is as `pipeline.followers.applying.rendering`, for many rows: SQL that writes each value as COPY text.
-# `e` is the last event of a row, `l` what became of the row, `m` its values put together from several events if the
-# last one lacks some.
+# The functions below do the same as `pipeline.followers.applying.rendering`, for many rows: their SQL writes each value
+# as COPY text. `e` is the last event of a row, `l` the outcome for the row, and `m` its values merged from several
+# events if the last one lacks some.
 
 
 def new_row(table: FollowedTable) -> sql.Composable:
-    """The values of a row that the event `e` adds."""
+    """Return the values of a row that the event `e` adds."""
     return sql.SQL(", ").join(_text(column) for column in table.columns if column.written)
 
 
 def folded(table: FollowedTable, events_table: EventsTable) -> sql.Composable:
-    """What comes after the operation, the seq, whether it is strict, and what is left out: the old key, and values."""
+    """Return the columns after the operation, seq, strictness and missing columns: the old key and the new values."""
     columns = [*(_old(table, column, events_table) for column in table.key)]
     columns += [_new(column) for column in table.columns if column.written]
     return sql.Composed([sql.SQL(", {}").format(column) for column in columns])
@@ -243,7 +246,7 @@ def _new(column: FollowedColumn) -> sql.Composable:
 
 
 def _old(table: FollowedTable, column: FollowedColumn, events_table: EventsTable) -> sql.Composable:
-    """A key that did not change is that of the last event; one that did is asked of the first."""
+    """Return a value of the old key: of the last event, or of the first event if the key was changed."""
     moved = rendering.changes_key(table)
     parts: dict[str, sql.Composable] = {"name": rendering.name(column.source), "moved": moved}
     now, before = sql.SQL("e.record ->> {name}"), sql.SQL("e.changes ->> {name}")
@@ -260,7 +263,7 @@ def _old(table: FollowedTable, column: FollowedColumn, events_table: EventsTable
 
 
 def _text(column: FollowedColumn) -> sql.Composable:
-    """What the event `e` gives the column."""
+    """Return the value that the event `e` gives the column, as text."""
     if column.as_text:
         return rendering.value(column)
     return sql.SQL("e.record ->> {}").format(rendering.name(column.source))

@@ -1,6 +1,6 @@
-"""Which events are applied next, in one go: a pass. A transaction of the follower is one of them, or several.
+"""Plans passes: a pass is the next events that are applied at once. A transaction of the follower has one or more.
 
-The log shows whole transactions only (docs/delivery.md, G3), so a pass that comes to its end has whole ones.
+The log shows only complete transactions (docs/delivery.md, G3), so a pass that reaches its end has complete ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 BYTES = 16 * 2**20
-"""The most that the records of a pass take in the log, where large values are compressed."""
+"""The most bytes that the records of a pass take in the log, where large values are compressed."""
 _NO_BOUND, _NO_EPOCH = 2**63 - 1, 2**31 - 1
 _NEVER = HistoryPlace(_NO_EPOCH, _NO_BOUND, 0)
 _REASONS = {
@@ -37,7 +37,7 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class EpochGap:
-    """Before which epoch the follower stops: of these tables what comes between is not in the log, and why that is."""
+    """An epoch before which the follower stops, because the log lacks earlier changes of these tables, and why."""
 
     epoch: int
     reason: str
@@ -47,7 +47,7 @@ class EpochGap:
 
 @dataclass(frozen=True)
 class TableShare:
-    """How much of a pass is of one table. `only_new`: all of its events add rows, and nothing is special about them."""
+    """The part of a pass that belongs to one table. `only_new`: all of its events are ordinary inserts."""
 
     events: int
     only_new: bool
@@ -55,11 +55,13 @@ class TableShare:
 
 @dataclass(frozen=True)
 class PlannedPass:
-    """The events after `after`, up to `upto`. `whole`: a transaction ends there, whose place and time it has.
+    """The events after `after`, up to `upto`.
 
-    `transactions`: how many begin in it, or go on; of a long pass 2 for several. `tables`: oids of those with rows in
-    it. `truncates`: seq and oid. `is_long`: of many events, not looked at closely; `shares`: of such a one, by oid.
-    `version`: the newest of the relation history, as of the moment when it was planned.
+    - `whole`: a transaction ends at `upto`; LSN and time are of that transaction.
+    - `transactions`: the number of transactions that begin or continue in it; in a long pass, 2 means several.
+    - `tables`: oids of the tables with changed rows. `truncates`: seqs and oids.
+    - `is_long`: `LongPassPlanner` planned it; `shares`: of such a pass, by oid.
+    - `version`: of the relation history, when the pass was planned.
     """
 
     after: int
@@ -99,12 +101,12 @@ class _PassRow:
 
 
 class PassPlanner:
-    """Plans passes over one events table."""
+    """Plans passes of one events table."""
 
     def __init__(
         self, log: Connection, source: uuid.UUID, events_table: EventsTable, events: int, gap: EpochGap | None = None
     ) -> None:
-        """`events`: the most in a pass."""
+        """`events`: the most events in a pass. `gap`: stop before its epoch."""
         self._log, self._source, self._events_table, self._events = log, source, events_table, events
         self._gap = gap
         self._kept_from = OldestKeptSeq(events_table)
@@ -113,10 +115,10 @@ class PassPlanner:
     def next(
         self, tables: FollowedTables, after: int, upto: int | None, *, continues: bool = False, single: bool = False
     ) -> PlannedPass | None:
-        """What follows after a seq; None when that is nothing. No transaction begins in it after `upto`.
+        """Return the pass after a seq; None if no event follows. No transaction begins in the pass after `upto`.
 
-        `continues`: a transaction is open there, which is finished first. `single`: only one transaction. Raises
-        NotFollowableError where what comes next cannot be applied.
+        `continues`: a transaction is open, which the pass continues. `single`: the pass has only one transaction.
+        Raises NotFollowableError if the next event cannot be applied.
         """
         if self._composed is None or self._composed[0] is not tables:
             self._composed = tables, self._compose(tables).as_string(None)
@@ -126,7 +128,7 @@ class PassPlanner:
         assert found is not None  # noqa: S101  one row, whatever is found
         if found.obstacle is not None:
             raise self._not_followable(tables, found)
-        if found.others_upto is not None:  # so many of other sources in the same table
+        if found.others_upto is not None:  # only events of other sources were scanned
             return self.next(tables, found.others_upto, upto, continues=continues, single=single)
         if found.upto is None:
             return None
@@ -160,7 +162,7 @@ class PassPlanner:
         return NotFollowableError(said, str(table), seq, obstacle, oid=table.oid)
 
     def require_kept(self, after: int) -> None:
-        """Ask after the events behind this seq were read: retention records what it drops before it does.
+        """Check, after reading, that retention kept all events after this seq: it records a drop before it drops.
 
         Raises CursorExpiredError.
         """
@@ -174,12 +176,12 @@ class PassPlanner:
 
 
 def end_epoch(gap: EpochGap | None) -> sql.Composable:
-    """From which epoch on nothing is applied."""
+    """Return the epoch from which on nothing is applied."""
     return sql.Literal(gap.epoch if gap else _NO_EPOCH)
 
 
 def table_parameters(tables: FollowedTables, source: uuid.UUID) -> dict[str, sql.Composable]:
-    """What a query that plans is told of them."""
+    """Return the parts of a planning query that describe these tables."""
     places = [(table.oid, table.changes_at or _NEVER) for table in tables]
     return {
         "source": sql.Literal(source),
@@ -194,7 +196,10 @@ def table_parameters(tables: FollowedTables, source: uuid.UUID) -> dict[str, sql
 
 
 def _copies(tables: FollowedTables) -> dict[str, sql.Composable]:
-    """A truncate of a partition has the partition's oid, which may have been that of a table of its own before."""
+    """Return the parts that describe copies, also by partition: a truncate of a partition has the partition's oid.
+
+    A partition may have been a separate table before, which has another copy.
+    """
     copies = {table.oid: table.wanted.copied for table in tables}
     of_partitions = {oid: copies[table.oid] for table in tables for oid in table.partitions if oid not in copies}
     found = [(oid, copy) for oid, copy in {**copies, **of_partitions}.items() if copy is not None]

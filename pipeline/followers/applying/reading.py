@@ -1,5 +1,4 @@
-"""What of the log is applied next, read from the pipeline database: pass after pass, each with its parts in the order
-in which they are written."""
+"""Reads the log from the pipeline database, pass after pass, each with its parts in the order of their writing."""
 
 from __future__ import annotations
 
@@ -18,25 +17,27 @@ from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 
 PLANS = {
-    # A range of seqs is read by their index, whatever else is asked of the events in it, and however short the log is
-    # when the plan is made: to make one takes longer than to read a few events.
+    # A range of seqs is read by index, with any other condition, and even if the log is short when the plan is made:
+    # planning takes longer than reading a few events.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
-    # How many events are in it no plan knows, and a join by nested loops takes the square of that.
+    # No plan knows how many events a range has, and a nested loop over them takes quadratic time.
     "enable_nestloop": "off",
-    # What many events are sorted and looked up by stays in memory: their keys, not their records.
+    # Sorts and hashes of many events stay in memory: they contain keys, not records.
     "work_mem": "16MB",
 }
-"""Settings of a session of the log."""
+"""Settings of a session that reads the log."""
 
 
 @dataclass(frozen=True)
 class PassSizes:
-    """The most events in a pass and in a long one, and from how many on those of one table are relayed as COPY text.
+    """Limits of passes.
 
-    `added`: the same where all of them are new rows, which need no table in between. Below that JSON is cheaper.
-    `long_bytes`: the most that the records of a long pass take in the log.
+    - `events`, `long`: the most events in a pass, and in a long pass.
+    - `relayed`: from this number of events on, those of one table are relayed as COPY text; fewer are cheaper as JSON.
+    - `added`: the same limit if all of them are new rows, which need no temporary table.
+    - `long_bytes`: the most bytes that the records of a long pass take in the log.
     """
 
     events: int = 1000
@@ -51,7 +52,7 @@ DEFAULT_SIZES = PassSizes()
 
 @dataclass(frozen=True)
 class FewOutcomes:
-    """Outcomes for one table."""
+    """A few outcomes for one table, as objects."""
 
     oid: int
     outcomes: Sequence[RowOutcome]
@@ -59,7 +60,10 @@ class FewOutcomes:
 
 @dataclass(frozen=True)
 class ManyOutcomes:
-    """Blocks of COPY text for one table follow, up to an empty one. `new`: of so many new rows and nothing else."""
+    """The start of blocks of COPY text for one table, which an empty block ends.
+
+    `new`: the number of rows, if all are new; else None.
+    """
 
     oid: int
     new: int | None
@@ -74,14 +78,14 @@ class EventsInOrder:
 
 @dataclass(frozen=True)
 class PassEnd:
-    """Of a pass."""
+    """The end of the parts of a pass."""
 
 
 PassPart = FewOutcomes | ManyOutcomes | bytes | EventsInOrder
 
 
 class LogReader:
-    """Over one connection, which is its own, for tables as they are: another form needs another reader."""
+    """Reads passes and their parts over its own connection for the current form of the tables."""
 
     def __init__(
         self,
@@ -92,7 +96,7 @@ class LogReader:
         sizes: PassSizes,
         gap: EpochGap | None = None,
     ) -> None:
-        """`gap`: before which epoch to stop."""
+        """`gap`: reading stops before its epoch."""
         self.tables, self.sizes = tables, sizes
         self._is_behind = True
         self._passes = PassPlanner(log, source, events_table, sizes.events, gap)
@@ -104,7 +108,7 @@ class LogReader:
     def next(
         self, after: int, upto: int | None = None, *, continues: bool = False, single: bool = False, long: bool = True
     ) -> PlannedPass | None:
-        """As `PassPlanner.next`: a long pass where the last one had many events, unless `long` says otherwise."""
+        """Return the next pass, as `PassPlanner.next`, or a long pass if `long` and the last one had many events."""
         found = None
         if self._is_behind and long:
             found = self._long.next(after, upto, continues=continues)
@@ -114,7 +118,7 @@ class LogReader:
         return found
 
     def read_on(self, after: int, *, continues: bool) -> Generator[PlannedPass | PassPart | PassEnd, None, None]:
-        """All that comes after a seq, each pass with its parts and an end, until nothing comes or a table changes."""
+        """Yield each pass after a seq, its parts and a PassEnd, until no event follows or a table changes."""
         while True:
             self._is_behind = True
             planned = self.next(after, continues=continues, single=continues)
@@ -126,9 +130,10 @@ class LogReader:
             after, continues = planned.upto, not planned.whole
 
     def parts(self, planned: PlannedPass) -> Generator[PassPart, None, None]:
-        """What the events of a pass make of each table, and then those that are written one by one.
+        """Yield the outcomes of a pass for each table, then the events that are written one by one.
 
-        Raises CursorExpiredError at the end where retention has dropped some of them: it records that before it does.
+        Raises CursorExpiredError at the end if retention has dropped some of the events: it records that before it
+        drops them.
         """
         emptied = {oid: seq for seq, oid in planned.truncates}
         for oid in sorted(planned.tables):
@@ -137,7 +142,7 @@ class LogReader:
                 yield from self._of_table(table, planned, emptied.get(oid, planned.after))
         touched = {*planned.tables, *emptied}
         if ordered := [table for table in self.tables if table.in_order and table.oid in touched]:
-            # What is not relayed is in memory: a few at a time.
+            # These events are read into memory, so only a few at a time.
             for after, upto in pairwise(self._outcomes.steps(planned.after, planned.upto, self.sizes.events)):
                 yield EventsInOrder(self._outcomes.in_order(ordered, after, upto))
         self._passes.require_kept(planned.after)
@@ -160,5 +165,5 @@ class LogReader:
 
 
 def _adds_rows(table: FollowedTable, planned: PlannedPass) -> bool:
-    """Whether an insert of this pass adds a row with values, and does not meet one: while a table is filled it may."""
+    """Return True if inserts of this pass add new rows with values; while a table is filled, a row may exist."""
     return planned.after >= table.wanted.filled_upto and any(column.written for column in table.columns)

@@ -1,4 +1,4 @@
-"""The same for elements that are in a temporary table of the follower, where COPY has put them."""
+"""SQL as in `table_statements`, for elements that COPY has written into a temporary table of the follower."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pipeline.followers.applying.table_statements import TableStatements
 
 
 class RelayStatements(TableStatements):
-    """Of one table. `$1` is the operation whose elements are meant.
+    """The statements of one table. `$1` is the operation whose elements are written.
 
-    Of a table without statistics Postgres expects one row in 200 to have that operation: so it finds rows by index, but
-    in a table so small that it is cheaper to read it.
+    The temporary table has no statistics, so Postgres expects one row in 200 to have the operation. So it finds rows of
+    the table by index, unless reading a small table is cheaper.
     """
 
     _materialized = sql.SQL("not materialized")
@@ -25,21 +25,21 @@ class RelayStatements(TableStatements):
 
     @cached_property
     def copy_rows(self) -> sql.Composed:
-        """COPY of new rows, as they are."""
+        """COPY of new rows into the table itself."""
         names = sql.SQL(", ").join(sql.Identifier(column.name) for column in self._shape.written)
         return sql.SQL("copy {} ({}) from stdin").format(self.table.identifier, names)
 
     @cached_property
     def make_given(self) -> str:
-        """The table for elements."""
+        """Create the temporary table for elements."""
         return self._compose("make_given", operation=self._shape.operation)
 
     @cached_property
     def given_rows(self) -> str:
-        """What is in it."""
+        """Return the operations of the elements, and if their rows are complete."""
         return self._compose("given_rows", operation=self._shape.operation, left=self._shape.marked("left"))
 
     @cached_property
     def move_given(self) -> str:
-        """What is to be updated there is to be moved."""
+        """Turn updates and upserts into moves."""
         return self._compose("move_given", operation=self._shape.operation)

@@ -1,8 +1,8 @@
-"""SQL for the pipeline database that writes what events say of a row as JSON that the follower reads.
+"""SQL for the pipeline database that renders what events say of a row as JSON for the follower.
 
-An *element* is one JSON object: the row's values under the follower's names, and under names that begin with the
-table's mark the seq, the key that the row had, and what is left out. No value is read here, so none can change: all are
-carried as the log has them, which is as the source printed them.
+An *element* is one JSON object. It has the row's values under the follower's names. Under names that begin with the
+table's mark it has the seq, the old key, and the names of missing values. Values are carried as the log has them, which
+is how the source printed them: this server never parses them, so it cannot change them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pipeline.postgres.queries import statement
 
 _COMMA = sql.SQL(", ")
 _PIECE = 40
-"""Columns in one call: Postgres takes no more than a hundred arguments."""
+"""The columns in one call: Postgres allows at most 100 arguments."""
 
 
 def name(column: NamedColumn) -> sql.Composable:
-    """What the event `e` calls the column; null where it had none yet: then the value is null, not unknown."""
+    """Return SQL for the name of the column in the event `e`; null if it had none yet, so that its value is null."""
     found: sql.Composable = sql.SQL("{}::text").format(sql.Literal(column.names[0][1]))
     for place, called in column.names[1:]:
         found = sql.SQL(
@@ -32,17 +32,17 @@ def name(column: NamedColumn) -> sql.Composable:
 
 
 def names(columns: Sequence[FollowedColumn]) -> sql.Composable:
-    """An array of what the event `e` calls them."""
+    """Return SQL for an array of the names of these columns in the event `e`."""
     return sql.SQL("array[{}]::text[]").format(_COMMA.join(name(column.source) for column in columns))
 
 
 def columns(table: FollowedTable) -> sql.Composable:
-    """An array of what the follower calls its columns."""
+    """Return SQL for an array of the follower's column names."""
     return sql.SQL("{}::text[]").format(sql.Literal([column.name for column in table.columns]))
 
 
 def row(table: FollowedTable) -> sql.Composable:
-    """The record of the event `e` under the follower's names, without the columns that it leaves out."""
+    """Return SQL for the record of the event `e` under the follower's names, without missing columns."""
     special = [column for column in table.columns if column.as_text or len(column.source.names) > 1]
     if not special:
         return sql.SQL("e.record")
@@ -68,7 +68,7 @@ def value(column: FollowedColumn) -> sql.Composable:
 
 
 def element(table: FollowedTable, old: sql.Composable, *, seq: str, lenient: str) -> sql.Composable:
-    """An element. `r.row` is the row, null where there is none any more, `missing.columns` what it lacks."""
+    """Return SQL for an element. `r.row` is the row, null after a delete; `missing.columns` are its missing columns."""
     marked = [
         sql.SQL("'{{\"' || {0} || 'seq\":' || {1} || ',\"' || {0} || 'strict\":' || (not {2})::text").format(
             sql.Literal(table.mark), sql.SQL(seq), sql.SQL(lenient)
@@ -83,7 +83,7 @@ def element(table: FollowedTable, old: sql.Composable, *, seq: str, lenient: str
 
 
 def old_key(table: FollowedTable, event: str, moved: sql.Composable) -> sql.Composable:
-    """The key that the row had before the event of this alias, as a part of an element; `moved`: it was changed."""
+    """Return SQL for the key before the event of this alias, as a part of an element; `moved`: the key changed."""
     parts = []
     for place, column in enumerate(table.key):
         called = _called_by(column.source, event)
@@ -104,7 +104,7 @@ def old_key(table: FollowedTable, event: str, moved: sql.Composable) -> sql.Comp
 
 
 def _called_by(column: NamedColumn, event: str) -> sql.Composable:
-    """As `name`, for the event of another alias."""
+    """Return the same SQL as `name`, for an event with another alias."""
     return (
         sql.SQL("(select {} from (select {event}.source_epoch, {event}.commit_lsn, {event}.commit_idx) e)").format(
             name(column), event=sql.SQL(event)
@@ -115,10 +115,10 @@ def _called_by(column: NamedColumn, event: str) -> sql.Composable:
 
 
 def old_row(table: FollowedTable) -> sql.Composable:
-    """All values that the row had before the event `e`, as a part of an element, for a table without a key.
+    """Return SQL for all values before the event `e`, as a part of an element, for a table without a key.
 
-    A json value that an update replaces is in the log only as jsonb, or as a text that jsonb does not take: then both
-    forms are given, and equal rows whose json differs in spaces cannot be told apart.
+    The log has a json value that an update replaces only as jsonb, or as text if jsonb does not accept it. So the
+    element has both forms, and rows that differ only in the spaces of json cannot be told apart.
     """
     parts: list[sql.Composable] = []
     for place, column in enumerate(table.columns):
@@ -142,21 +142,21 @@ def old_row(table: FollowedTable) -> sql.Composable:
             )
     if not parts:
         return sql.SQL("''")
-    # Not by an operator: with one between all columns of a wide table the expression is deeper than Postgres takes.
+    # An operator between all columns of a wide table would make an expression that is too deep for Postgres.
     return sql.SQL(
         "(select array_to_string(array[{}], '') from (select e.record || coalesce(e.changes, '{{}}') as row) old)"
     ).format(_COMMA.join(parts))
 
 
 def lenient(table: FollowedTable) -> sql.Composable:
-    """Whether the event `e` says what the row is, but not whether it was there."""
+    """Return SQL that is true if the event `e` tells the row's values, but not if the row existed before."""
     return sql.SQL(
         "(e.action = 'read' or coalesce(e.metadata ?| array['recovered', 'retried'], false) or e.seq <= {})"
     ).format(table.wanted.filled_upto)
 
 
 def counts(table: FollowedTable) -> sql.Composable:
-    """Whether the event `e` counts: rows without a key that were read are new only while their table is filled."""
+    """Return SQL that is true if the event `e` counts; a read row without a key counts only while a table is filled."""
     read = sql.SQL("true") if table.key else sql.SQL("e.seq <= {}").format(table.wanted.filled_upto)
     return sql.SQL(
         "(e.action in ('insert', 'update', 'delete') or e.action = 'read' and {})"
@@ -165,17 +165,17 @@ def counts(table: FollowedTable) -> sql.Composable:
 
 
 def in_copy(table: FollowedTable) -> sql.Composable:
-    """Whether the follower's copy of the table contains the event `e`."""
+    """Return SQL that is true if the follower's copy of the table contains the event `e`."""
     return sql.SQL("false") if table.wanted.copied is None else table.wanted.copied.contains
 
 
 def changes_key(table: FollowedTable) -> sql.Composable:
-    """Whether the update `e` gave the row another key."""
+    """Return SQL that is true if the update `e` gave the row another key."""
     return sql.SQL("coalesce(e.changes ?| {}, false)").format(names(table.key)) if table.key else sql.SQL("false")
 
 
 def left_pk(table: FollowedTable) -> sql.Composable:
-    """The record_pk that the update `e` gave up; null where it did not."""
+    """Return SQL for the record_pk that the row had before the update `e`; null if the key did not change."""
     if not table.key:
         return sql.SQL("null::text")
     described = (

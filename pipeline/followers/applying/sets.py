@@ -1,8 +1,8 @@
-"""Outcomes written into one table of the follower by sets: deletes, then updates, then inserts.
+"""Writes outcomes into one table of the follower by sets: deletes, then updates, then inserts.
 
-No order of single updates takes two unique values from each other. Where the follower objects, all rows that the range
-touches are taken out and put back: what is left and what is put in are together the source's rows at a commit, so no
-constraint that held there can be broken by them.
+No order of single updates can swap two unique values. If the follower refuses an update, all rows that the range
+changes are deleted and inserted again. The remaining and the inserted rows are then the source's rows at a commit, so
+they cannot violate a constraint that held there.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from pipeline.followers.applying.table_statements import TableStatements
 from pipeline.postgres.connections import Connection
 
 _OBJECTIONS = (*REFUSALS, psycopg.errors.GeneratedAlways)
-"""After which rows are taken out and put back; an identity that is generated always takes a value only so."""
+"""Errors after which rows are deleted and inserted again; an identity `generated always` takes values only so."""
 
 
 class TableOutcomes(ABC):
-    """Outcomes of one table, wherever they are."""
+    """The outcomes of one table, in memory or in a temporary table."""
 
     statements: TableStatements
 
     @abstractmethod
     def has(self, operation: str) -> bool:
-        """Whether there is one."""
+        """Return True if an outcome has this operation."""
 
     @abstractmethod
     def are_whole(self, operation: str) -> bool:
-        """Whether these have all values of their rows."""
+        """Return True if all outcomes with this operation have all values of their rows."""
 
     @abstractmethod
     def send(self, query: str, operation: str) -> int | None:
-        """Execute a statement with these; returns the first seq that is missing, where it returns any."""
+        """Execute a statement with these outcomes; returns the first seq whose row is missing, or None."""
 
     @abstractmethod
     def move(self) -> None:
-        """From now on all that are updates or upserts are moves."""
+        """Turn all updates and upserts into moves."""
 
     @abstractmethod
     def refused(self, query: str, operation: str) -> RowDiffersError:
-        """The error for the first that the follower does not take."""
+        """Return the error for the first outcome that the follower refuses."""
 
 
 def write_outcomes(follower: Connection, statements: TableStatements, outcomes: Sequence[RowOutcome]) -> None:
-    """Write them, in the transaction that is open. Raises RowDiffersError."""
+    """Write outcomes in the open transaction. Raises RowDiffersError."""
     if outcomes:
         write_sets(follower, _ListedOutcomes(follower, statements, outcomes))
 
 
 def write_sets(follower: Connection, given: TableOutcomes) -> None:
-    """The same."""
+    """Write the outcomes of one table in the open transaction. Raises RowDiffersError."""
     try:
         with follower.transaction():
             _SetWriter(follower, given).run()
@@ -69,7 +69,7 @@ def write_sets(follower: Connection, given: TableOutcomes) -> None:
 
 
 def missing_row(statements: TableStatements, seq: int) -> RowDiffersError:
-    """The error for a row that is not there."""
+    """Return the error for a row that the follower lacks."""
     table = str(statements.table)
     return RowDiffersError(
         f"table {table} of the follower lacks the row that seq {seq} changes: it is not as the source's was before that"
@@ -80,7 +80,7 @@ def missing_row(statements: TableStatements, seq: int) -> RowDiffersError:
 
 
 def present_row(statements: TableStatements, seq: int) -> RowDiffersError:
-    """The error for a row that is there already, or for another that has one of its unique values."""
+    """Return the error for a row that exists already, or whose unique value another row has."""
     table = str(statements.table)
     return RowDiffersError(
         f"table {table} of the follower has a row with the key, or a unique value, of the one that seq {seq} writes:"
@@ -91,7 +91,7 @@ def present_row(statements: TableStatements, seq: int) -> RowDiffersError:
 
 
 class _ListedOutcomes(TableOutcomes):
-    """Outcomes in our memory."""
+    """The outcomes of one table in this process's memory."""
 
     def __init__(self, follower: Connection, statements: TableStatements, outcomes: Sequence[RowOutcome]) -> None:
         self._follower, self.statements = follower, statements
@@ -120,7 +120,7 @@ class _ListedOutcomes(TableOutcomes):
         self._divide()
 
     def refused(self, query: str, operation: str) -> RowDiffersError:
-        """Insert them one by one, to find it."""
+        """Insert the rows one by one to find the first that the follower refuses."""
         outcomes = self._by_operation[operation]
         for each in outcomes:
             try:
@@ -131,7 +131,7 @@ class _ListedOutcomes(TableOutcomes):
 
 
 class _SetWriter:
-    """One attempt. `final`: an objection of the follower means that it differs."""
+    """One attempt to write outcomes. `final`: an error of the follower means that its rows differ."""
 
     def __init__(self, follower: Connection, given: TableOutcomes, *, final: bool = False) -> None:
         self._follower, self._given, self._statements, self._final = follower, given, given.statements, final
@@ -139,7 +139,7 @@ class _SetWriter:
         self._carries = self._moves and (bool(self._statements.table.own) or not given.are_whole("move"))
 
     def run(self) -> None:
-        """Deletes, updates, inserts."""
+        """Write the deletes, then the updates, then the inserts."""
         statements = self._statements
         if self._given.has("delete"):
             self._change("delete", statements.delete)
@@ -158,7 +158,7 @@ class _SetWriter:
             raise missing_row(self._statements, seq)
 
     def _take(self) -> None:
-        """Take the rows out that get another key, or may have to give a value to each other."""
+        """Delete the rows that get another key, or that may swap unique values."""
         if self._carries:
             self._follower.execute(self._statements.make_carried.encode())
         self._change("move", self._statements.take if self._carries else self._statements.delete)

@@ -1,4 +1,4 @@
-"""Leave a transaction out of a follower: its position moves past it, and what was left out is recorded there."""
+"""Skips a transaction: the follower's position moves past it, and the follower records which changes it lacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pipeline.postgres.queries import statement
 
 @dataclass(frozen=True)
 class NextTransaction:
-    """One of the log, with all its events there. `tables`: those that it changes, `schema.table`."""
+    """A transaction with all its events in the log. `tables`: the tables that it changes, as `schema.table`."""
 
     first_seq: int
     last_seq: int
@@ -31,8 +31,10 @@ class NextTransaction:
 
 
 def find_next(log: Connection, here: FollowerPosition, events_table: EventsTable) -> NextTransaction | None:
-    """What a follower at this position applies next; None where it has everything, or where the log lacks events
-    that come next."""
+    """Return the transaction that a follower at this position applies next.
+
+    None if the follower has everything, or if the log lacks events that come next.
+    """
     query = sql.SQL(statement("followers.applying", "next_transaction")).format(
         events=events_table.identifier, source=sql.Literal(here.source), after=sql.Literal(here.seq)
     )
@@ -41,9 +43,9 @@ def find_next(log: Connection, here: FollowerPosition, events_table: EventsTable
 
 
 def skip(follower: Connection, here: FollowerPosition, left_out: NextTransaction, reason: str) -> FollowerPosition:
-    """Move the position past it, and record it with the reason why the follower had stopped; both or nothing.
+    """Move the position past a transaction, and record it with the reason why the follower had stopped, atomically.
 
-    Returns the position then. Raises ApplierOvertakenError where the follower is not at `here` any more.
+    Returns the new position. Raises ApplierOvertakenError if the follower is no longer at `here`.
     """
     after = position.advance(here, left_out.source_epoch, left_out.last_seq, left_out.commit_lsn, left_out.committed_at)
     values = {**vars(left_out), "source": here.source, "follower": here.follower, "reason": reason}

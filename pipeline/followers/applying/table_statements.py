@@ -1,7 +1,7 @@
 """SQL for the follower that writes elements (`pipeline.followers.applying.rendering`) into one table.
 
-`$1` is a JSON array of elements. The statements that change rows by their key return the seq of the first that had to
-be there and is not, null where none is missing.
+`$1` is a JSON array of elements. The statements that change rows by their key return the seq of the first missing row,
+or null.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COMMA = sql.SQL(", ")
 
 
 class TableStatements:
-    """Of one table, each composed when it is needed first."""
+    """The statements of one table, each composed when it is first needed."""
 
     _materialized = sql.SQL("materialized")
 
@@ -30,13 +30,13 @@ class TableStatements:
 
     @cached_property
     def delete(self) -> str:
-        """Rows by their keys, or without a key by all that they hold, one at a time."""
+        """Delete rows by their keys; without a key, delete single rows by all of their values."""
         shape = self._shape
         return self._compose("delete_rows", given=shape.marks, found=shape.found, same=shape.same_found)
 
     @cached_property
     def update(self) -> str:
-        """The same; what an element leaves out stays as it is, and so does the key."""
+        """Update rows by their keys. The key does not change, nor do values that the element leaves out."""
         columns = [column for column in self._shape.written if column.equals is None]
         if not columns:
             return self._compose("look_for_rows", given=self._shape.marks, same=self._shape.same_key)
@@ -44,7 +44,7 @@ class TableStatements:
 
     @cached_property
     def update_with_key(self) -> str:
-        """As `update`, and the key as well."""
+        """Update rows as `update` does, and also their keys."""
         return self._update(self._shape.written)
 
     def _update(self, columns: Sequence[FollowedColumn]) -> str:
@@ -55,12 +55,12 @@ class TableStatements:
 
     @cached_property
     def insert(self) -> str:
-        """New rows."""
+        """Insert new rows."""
         return self._insert("insert_rows", map(self._shape.value, self._shape.written))
 
     @cached_property
     def upsert(self) -> str:
-        """Rows that may be there."""
+        """Insert rows, or update them if they exist."""
         changed = [column for column in self._shape.written if column.equals is None]
         taken: sql.Composable = sql.SQL("nothing")
         if changed:
@@ -70,36 +70,36 @@ class TableStatements:
 
     @cached_property
     def make_carried(self) -> str:
-        """The table for what rows have that the log does not say."""
+        """Create the temporary table for values that the log does not have."""
         return self._compose("make_carried", columns=self._carried_values)
 
     @cached_property
     def take(self) -> str:
-        """Delete rows, and keep that."""
+        """Delete rows, and keep those values in the temporary table."""
         shape = self._shape
         return self._compose("take_rows", given=shape.marks, same=shape.same_key, carried=self._carried_values)
 
     @cached_property
     def clear(self) -> str:
-        """Delete what is in the way of rows of which it is not said what they were before; only where `uniques` are."""
+        """Delete rows with a unique value of a row whose old values are unknown; only for tables with `uniques`."""
         return self._compose("clear_way", in_the_way=self._shape.in_the_way)
 
     @cached_property
     def put_back(self) -> str:
-        """Insert them with their new values."""
+        """Insert the deleted rows again with their new values."""
         values = [*map(self._value_or_carried, self._shape.written)]
         values += [sql.SQL("c.{}").format(_place(self._carried.index(name))) for name in self.table.own]
         return self._insert("put_back_rows", values, own=self.table.own)
 
     @cached_property
     def put_new(self) -> str:
-        """Insert those that were not there."""
+        """Insert the rows that did not exist."""
         shape = self._shape
         return self._insert("put_new_rows", map(shape.value, shape.written), left=shape.marked("left"))
 
     @property
     def _carried(self) -> list[str]:
-        """Columns that are kept while a row is out of its table: all but its key."""
+        """The columns that are kept while a row is deleted: all but its key."""
         return [*self.table.own, *(column.name for column in self._shape.written if column.equals is None)]
 
     @property
@@ -148,5 +148,5 @@ class TableStatements:
 
 
 def _place(place: int) -> sql.Identifier:
-    """What a value is called that is carried."""
+    """Return the column of the temporary table for a kept value."""
     return sql.Identifier(f"c{place}")

@@ -1,4 +1,4 @@
-"""What a source's table was called and had as columns, as the relation history tells it, from a position on."""
+"""Reads the names and columns that a source's table had, from the relation history, from a position on."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pipeline.wal.encoding import JSON, JSONB
 
 FULL = "f"
 """The replica identity by which all values of an old row are in the log."""
-_ROOM = "followers.applying"
+_FOLDER = "followers.applying"
 
 
 @dataclass(frozen=True, order=True)
 class HistoryPlace:
-    """A place in the history of one source."""
+    """A place in the history of one source: an epoch, an LSN and an index in the transaction."""
 
     epoch: int
     lsn: int
@@ -31,14 +31,14 @@ class HistoryPlace:
 
 
 BEGINNING = HistoryPlace(0, 0, 0)
-"""Before any change."""
+"""The place before any change."""
 LAST = 2**31 - 1
-"""A place that is after every place of a commit."""
+"""The index after every index of a transaction."""
 
 
 @dataclass(frozen=True)
 class TableFormVersion:
-    """A table, or a partition of it, from a place on; `columns` and `key_columns` as `pipeline.relations` has them."""
+    """A table or partition from a place on, as a row of `pipeline.relations`."""
 
     id: int
     epoch: int
@@ -56,21 +56,21 @@ class TableFormVersion:
 
     @property
     def place(self) -> HistoryPlace:
-        """From where on it holds."""
+        """The place from which on the version holds."""
         return HistoryPlace(self.epoch, self.from_lsn, self.from_idx)
 
     @property
     def numbered(self) -> bool:
-        """Whether columns can be known by their numbers, so that a rename is one."""
+        """True if columns are known by their numbers, so that a renamed column is recognized."""
         return self.relation_oid == self.table_oid and all(column["attnum"] is not None for column in self.columns)
 
     def is_like(self, other: TableFormVersion) -> bool:
-        """Whether a table of one is one of the other as well: by name, columns, key, and what is told of old rows."""
+        """Return True if both have the same table name, columns, key and kind of old rows."""
         numbered = self.is_numbered_like(other)
         return self._form(numbered=numbered) == other._form(numbered=numbered)
 
     def is_numbered_like(self, other: TableFormVersion) -> bool:
-        """Whether the numbers of their columns say which are the same."""
+        """Return True if the numbers of their columns tell which columns are the same."""
         return self.numbered and other.numbered and self.relation_oid == other.relation_oid
 
     def _form(self, *, numbered: bool) -> object:
@@ -84,11 +84,10 @@ class TableFormVersion:
 
 @dataclass(frozen=True)
 class NamedColumn:
-    """A column of the source, as the table's form has it. `base_type_oid`: as in the history.
+    """A column of the source in the form of its table. `base_type_oid`: as in the history.
 
-    `names`: what events call it, each with the place from which on, the first from the beginning; None: they had none
-    such yet. Where a form holds from the position on, there is but one. `key_place`: where it is in the key, in the
-    order of `record_pk`; None: it is not in it.
+    `names`: its names in events, each with the place from which on it holds; the first holds from the beginning. None:
+    the column did not exist yet. `key_place`: its index in the key, in the order of `record_pk`; None: not in the key.
     """
 
     name: str
@@ -98,20 +97,20 @@ class NamedColumn:
 
     @property
     def document(self) -> bool:
-        """Whether a value is embedded in the record."""
+        """True if its values are json, which the record embeds."""
         return self.base_type_oid in (JSON, JSONB)
 
 
 @dataclass(frozen=True)
 class TableHistory:
-    """A table in the form that it has at a position, or that its follower has been given for later.
+    """A table in the form that it has at a position, or in a later form that its follower has already.
 
-    `changes_at`: from where on it has another one, which its follower has to be given first; None: it has not yet.
-    `known`: False where it was copied in a form that the history does not have. `begun`: False where it has had no
-    event by then, so that the history does not have the form that it had.
-    `partitions`: names that partitions had, by oid. `later`: places from which on versions hold that come after the
-    position and the form that was given, with the oid of the table or of its partition. `named_later`: the name that
-    the first change after a copy tells, unless that change has another form.
+    - `changes_at`: the place of the next form, which the follower's table must get first; None: there is none yet.
+    - `known`: False if the table was copied in a form that the history lacks.
+    - `begun`: False if the table has had no event by then, so the history lacks its form.
+    - `partitions`: names that partitions had, by oid.
+    - `later`: places of versions after the position and the follower's form, with the oid of the table or partition.
+    - `named_later`: the name in the first change after a copy, unless that change has another form.
     """
 
     oid: int
@@ -126,20 +125,20 @@ class TableHistory:
 
 
 CopiedForm = list[list[Any]]
-"""Name, type, modifier and number of each column that was copied, and whether it was in the key.
+"""Name, type, modifier and number of each column that was copied, and True if it was in the key.
 
-Those of an older server have no numbers, and do not tell the key.
+A copy by an older server has only the first three.
 """
 COLUMN_PARTS = 5
-"""So many parts has each column of one."""
+"""The number of parts of each column of a copied form."""
 
 
 @dataclass(frozen=True)
 class FollowerForm:
-    """Which form a follower's table has: that of this place, or of the position where that is later.
+    """The form of a follower's table: the form at this place, or at the position if that is later.
 
-    `copied`: the one that it was copied with there. The history has a form only from its first change on, which may
-    come later: then it is that one. `is_gone`: the source had dropped the table by then, so the copy gave it no form.
+    `copied`: the form of its copy at this place. The history has a form only from the first change on, which may come
+    after the copy. `is_gone`: the source had dropped the table by then, so the copy has no form.
     """
 
     place: HistoryPlace | None = None
@@ -147,7 +146,7 @@ class FollowerForm:
     is_gone: bool = False
 
     def within(self, versions: Sequence[TableFormVersion]) -> tuple[HistoryPlace | None, bool]:
-        """The place in this history, and whether it has the form that was copied."""
+        """Return the place in this history, and True if the history has the form that was copied."""
         if self.place is None or self.copied is None:
             return self.place, not self.is_gone
         known = False
@@ -160,15 +159,15 @@ class FollowerForm:
         return self.place, known
 
     def later(self, versions: Sequence[TableFormVersion]) -> TableFormVersion | None:
-        """The version by which the history knows the form of a copy, if that came after the copy.
+        """Return the version with the form of the copy, if that version came after the copy.
 
-        Its name may be a later one than the name that was copied.
+        Its name may be newer than the name that was copied.
         """
         place, known = self.within(versions)
         return next((each for each in versions if known and each.place == place != self.place), None)
 
     def copied_as(self, versions: Sequence[TableFormVersion]) -> TableFormVersion | None:
-        """The version by which the history knew the form of a copy when that was made, perhaps under another name."""
+        """Return the version with the form of the copy when the copy was made, perhaps under another name."""
         place, known = self.within(versions)
         if self.place is None or self.copied is None or not known or place != self.place:
             return None
@@ -179,9 +178,9 @@ AS_OF_POSITION = FollowerForm()
 
 
 def _is_of(version: TableFormVersion, form: CopiedForm) -> bool:
-    """Whether the columns are the same, by their numbers where both have them, and the key.
+    """Return True if the version has the same columns and key, comparing numbers if both have them.
 
-    Partitions have numbers, and perhaps a key, of their own.
+    Partitions have other numbers, and perhaps another key.
     """
     parts = 3
     if version.relation_oid == version.table_oid and all(len(each) == COLUMN_PARTS for each in form):
@@ -193,19 +192,19 @@ def _is_of(version: TableFormVersion, form: CopiedForm) -> bool:
 
 
 def newest_version(log: Connection, source: uuid.UUID) -> int:
-    """Grows with the history: while it is the same, nothing that was read here is outdated, and no table is new."""
-    return int(queries.value(log, statement(_ROOM, "newest_version"), {"source": source}))
+    """Return a number that grows with the history: while it is unchanged, no version that was read is outdated."""
+    return int(queries.value(log, statement(_FOLDER, "newest_version"), {"source": source}))
 
 
 def newest_version_sql(source: uuid.UUID) -> sql.Composable:
-    """The same as an expression."""
-    return sql.SQL(statement(_ROOM, "newest_version").replace("%(source)s", "{source}")).format(source=source)
+    """Return the same number as an SQL expression."""
+    return sql.SQL(statement(_FOLDER, "newest_version").replace("%(source)s", "{source}")).format(source=source)
 
 
 def read_histories(
     log: Connection, formed: Mapping[int, FollowerForm], position: FollowerPosition
 ) -> dict[int, TableHistory]:
-    """Tables by oid, as they are at the position, or have been formed to be; one without any event yet is not there."""
+    """Return the histories of tables by oid, at the position or in the follower's form, if they have had an event."""
     found = all_versions(log, position.source, formed)
     return {oid: _history(oid, versions, position, formed[oid]) for oid, versions in found.items()}
 
@@ -213,7 +212,7 @@ def read_histories(
 def next_change(
     log: Connection, position: FollowerPosition, oid: int, formed: FollowerForm
 ) -> tuple[TableFormVersion, TableFormVersion] | None:
-    """The form that a table has at the position, or was given, and the one that it has next; None without another."""
+    """Return a table's version at the position, or in the follower's form, and the next one; None without a next."""
     versions = all_versions(log, position.source, [oid]).get(oid)
     if not versions:
         return None
@@ -222,32 +221,32 @@ def next_change(
 
 
 def is_known(log: Connection, position: FollowerPosition, oid: int, formed: FollowerForm) -> bool:
-    """Whether the history has the form that a table has, or was copied with."""
+    """Return True if the history has the form of the follower's table, or of its copy."""
     versions = all_versions(log, position.source, [oid]).get(oid, [])
     place, known = formed.within(versions)
     return known and _is_begun(versions, position, place)
 
 
 def version_at(log: Connection, source: uuid.UUID, table: NamedTable, place: HistoryPlace) -> TableFormVersion | None:
-    """The form that a table has at a place.
+    """Return the version of a table at a place.
 
-    Of one that was not in the log by then, that of the table which was called so; None where there was none either.
+    If the log did not have the table by then, return the version of the table that had its name, or None.
     """
     versions = all_versions(log, source, [table.table_oid]).get(table.table_oid, [])
     if reached := [version for version in versions if version.place <= place]:
         return reached[-1]
     values = {"source": source, "schema": table.table_schema, "name": table.table_name, **vars(place)}
-    return queries.one(log, TableFormVersion, statement(_ROOM, "version_by_name"), values)
+    return queries.one(log, TableFormVersion, statement(_FOLDER, "version_by_name"), values)
 
 
 def all_versions(log: Connection, source: uuid.UUID, oids: Iterable[int]) -> dict[int, list[TableFormVersion]]:
-    """By the table's oid, in the order of the changes that they hold for; one without any event yet is not there.
+    """Return the versions by the table's oid, in the order of their changes; a table without an event has none.
 
-    Of several versions of one place only the last has events: a message has followed what a look at the catalog found.
+    If one place has several versions, only the last has events: a message followed what a check of the catalog found.
     """
     found: dict[int, dict[tuple[int, HistoryPlace], TableFormVersion]] = {}
     values = {"source": source, "oids": list(oids)}
-    for version in queries.rows(log, TableFormVersion, statement(_ROOM, "table_versions"), values):
+    for version in queries.rows(log, TableFormVersion, statement(_FOLDER, "table_versions"), values):
         known, key = found.setdefault(version.table_oid, {}), (version.relation_oid, version.place)
         known.pop(key, None)
         known[key] = version
@@ -257,17 +256,17 @@ def all_versions(log: Connection, source: uuid.UUID, oids: Iterable[int]) -> dic
 def _reached(
     versions: Sequence[TableFormVersion], position: FollowerPosition, formed: HistoryPlace | None = None
 ) -> int:
-    """Which of them the table was formed to have, or else has at the position; the first where it has none yet.
+    """Return the index of the version in the follower's form, or else at the position; 0 if none is reached.
 
-    A position may be past the place of a version of which no event has come yet: what a look at the catalog has found,
-    or a range of rows that comes into the log later than what was committed after it.
+    A position may be past the place of a version that has no event yet: a check of the catalog found the version, or a
+    range of rows reaches the log after later commits.
     """
     reached = formed or _upto(position, None)
     return max(0, sum(version.place <= reached for version in versions) - 1)
 
 
 def _is_begun(versions: Sequence[TableFormVersion], position: FollowerPosition, formed: HistoryPlace | None) -> bool:
-    """Whether the first of them is reached: what the table was before that, no event says."""
+    """Return True if the first version is reached; no event tells the form before that."""
     return bool(versions) and versions[0].place <= _upto(position, formed)
 
 
@@ -302,7 +301,7 @@ def _history(
 
 
 def _column(now: TableFormVersion, column: dict[str, Any], earlier: Sequence[TableFormVersion]) -> NamedColumn:
-    """`earlier`: forms of events that are still to be applied, though the table is not in them any more."""
+    """Combine the names of a column. `earlier`: forms of events to apply that the table no longer has."""
     names: list[tuple[HistoryPlace, str | None]] = []
     for version in earlier:
         known_by = "attnum" if version.is_numbered_like(now) else "name"

@@ -1,4 +1,4 @@
-"""Truncates at the follower."""
+"""Applies truncates at the follower."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 LOCK_TIMEOUT = "1s"
-"""A truncate waits for readers, and new ones wait behind it: so it gives up soon, and is tried again."""
+"""A truncate waits for readers, and new readers wait for it, so it gives up soon and is tried again."""
 Empty = Callable[[Connection, Sequence[sql.Composable], Sequence[sql.Identifier]], None]
-"""Empties tables, the second of them by their names for messages."""
+"""A function that empties tables; the second argument has their names for messages."""
 _COMMA = sql.SQL(", ")
 
 
@@ -28,9 +28,10 @@ def apply_truncates(
     empty: Empty,
     bound_of: Callable[[int, int], str | None],
 ) -> None:
-    """Those of a pass, but for tables whose events are applied one by one. `truncated`: seqs and oids.
+    """Apply the truncates of a pass, except for tables whose events are applied one by one.
 
-    `bound_of`: SQL that holds for the rows of a partition; None: unknown. Raises NotFollowableError.
+    `truncated`: seqs and oids. `bound_of`: returns an SQL condition for the rows of a partition; None: unknown. Raises
+    NotFollowableError.
     """
     emptied = list[int]()
     targets, names = list[sql.Composable](), list[sql.Identifier]()
@@ -50,7 +51,7 @@ def apply_truncates(
 
 
 def _empty_partition(follower: Connection, table: FollowedTable, seq: int, bound: str | None) -> None:
-    """Delete what a partition had that the follower does not have: its rows are in the table, or its partitions."""
+    """Delete the rows of a partition that the follower does not have; they are in the table or its partitions."""
     if bound is None:
         raise NotFollowableError(
             f"table {table} of the follower stops before seq {seq}: it truncates a partition that the follower does"
@@ -67,9 +68,9 @@ def _empty_partition(follower: Connection, table: FollowedTable, seq: int, bound
 
 
 def truncate_tables(follower: Connection, tables: Sequence[sql.Composable]) -> None:
-    """Empty these tables together, in the transaction that is open, as one statement did at the source.
+    """Empty these tables together in the open transaction, as one statement did at the source.
 
-    A foreign key of a table that is not among them forbids that, also where foreign keys are not checked: then their
+    Postgres forbids that if another table has a foreign key to them, even if foreign keys are not checked. Then their
     rows are deleted.
     """
     try:
@@ -80,15 +81,15 @@ def truncate_tables(follower: Connection, tables: Sequence[sql.Composable]) -> N
 
 
 def delete_rows(follower: Connection, tables: Sequence[sql.Composable], _: Sequence[sql.Identifier]) -> None:
-    """Empty them so that others read what they had until this transaction commits."""
+    """Delete all rows of these tables, so that other sessions can read the rows until this transaction commits."""
     for table in tables:
         follower.execute(sql.SQL("delete from {}").format(table))
 
 
 def truncate_promptly(follower: Connection, tables: Sequence[sql.Composable], names: Sequence[sql.Identifier]) -> None:
-    """The same, where nobody uses them for long. `names`: what they are called.
+    """Truncate these tables, or give up after LOCK_TIMEOUT. `names`: their names for messages.
 
-    Raises TableLockedError with who does.
+    Raises TableLockedError with the session that uses a table.
     """
     if not tables:
         return
@@ -100,7 +101,7 @@ def truncate_promptly(follower: Connection, tables: Sequence[sql.Composable], na
 
 
 def locked_error(follower: Connection, names: Sequence[sql.Identifier], what: str) -> TableLockedError:
-    """Return the error for a statement that gave up waiting for a lock of one of these. `what`: the statement."""
+    """Return the error for a statement that gave up waiting for a lock of these tables. `what`: the statement."""
     values = {"names": [name.as_string(follower) for name in names]}
     with follower.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(statement("followers.applying", "users_of_tables"), values).fetchone()

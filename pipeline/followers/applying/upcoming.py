@@ -1,4 +1,4 @@
-"""What is applied next: read ahead, read for several followers at once, or asked of the log, whichever is at hand."""
+"""Finds the next pass to apply: read ahead, shared with other followers, or read from the log directly."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 
 ALONE_SECONDS = 1.0
-"""How long to read alone where nobody else reads the same, before it is asked again."""
+"""Seconds to read alone before the shared reading is asked again, if no other follower reads the same."""
 
 
 @dataclass(frozen=True)
 class LogSelection:
-    """What is read: the events of a source, for tables as they are. `gap`: before which epoch to stop."""
+    """The events that an applier reads: of a source, for the current form of its tables, before the epoch of `gap`."""
 
     id: uuid.UUID
     tables: FollowedTables
@@ -31,39 +31,39 @@ class LogSelection:
     gap: EpochGap | None
 
     def reader(self, log: Connection) -> LogReader:
-        """Reads it over this connection."""
+        """Return a reader of these events over this connection."""
         return LogReader(log, self.id, self.tables, self.events_table, self.sizes, self.gap)
 
 
 @dataclass(frozen=True)
 class NothingNext:
-    """Comes next. `version`: the newest of the relation history, as of the moment when it was looked."""
+    """The answer that no event follows. `version`: of the relation history at that moment."""
 
     version: int
 
 
 @dataclass(frozen=True)
 class ReadAlone:
-    """Is to be read what comes next. `upto`: a seq at which what is read for several begins; None where nothing is."""
+    """The answer that the applier must read alone. `upto`: a seq at which a shared pass begins; None: there is none."""
 
     upto: int | None = None
 
 
 class SharedReader(Protocol):
-    """What is read for several followers at once."""
+    """Reads the log for several followers at once."""
 
     def begin(self, source: LogSelection, seq: int) -> None:
-        """From now on this is asked for."""
+        """Ask for this selection from now on. `seq`: the follower's position."""
 
     def next(self, after: int, *, continues: bool) -> PlannedPass | NothingNext | ReadAlone:
-        """As `Passes.next`. `continues`: a transaction is open there, of which the pass before this one was shared."""
+        """Return the next pass. `continues`: a transaction is open, and its last pass was shared."""
 
     def parts(self) -> Generator[PassPart, None, None]:
-        """Of the pass that was taken last. Raises ReadAheadError."""
+        """Yield the parts of the last pass. Raises ReadAheadError."""
 
 
 class UpcomingPasses:
-    """For one applier, for tables as they are."""
+    """The next passes of one applier, for the current form of its tables."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class UpcomingPasses:
         connect: Callable[[], Connection] | None,
         shared: SharedReader | None,
     ) -> None:
-        """`connect`: to the log, to read ahead. `seq`: where the follower is."""
+        """`connect`: opens a connection to the log that reads ahead. `seq`: the follower's position."""
         self._log, self._source, self._connect, self._shared = log, source, connect, shared
         self._reader = source.reader(log)
         self._ahead: AheadReader | None = None
@@ -84,7 +84,7 @@ class UpcomingPasses:
             shared.begin(source, seq)
 
     def close(self) -> None:
-        """Nothing is read any more, until the next is asked for."""
+        """Stop reading until the next pass is asked for."""
         if self._parts is not None:
             self._parts.close()
         if self._ahead is not None:
@@ -93,14 +93,17 @@ class UpcomingPasses:
 
     @property
     def parts(self) -> Generator[PassPart, None, None]:
-        """Of the pass that came last. Raises ReadAheadError and CursorExpiredError."""
+        """The parts of the last pass. Raises ReadAheadError and CursorExpiredError."""
         assert self._parts is not None  # noqa: S101  there has been a pass
         return self._parts
 
     def next(
         self, after: int, upto: int | None, *, continues: bool, single: bool, closely: bool
     ) -> PlannedPass | NothingNext:
-        """As `Passes.next`; its parts are then in `parts`. `closely`: as few events as it may."""
+        """Return the next pass, whose parts are then in `parts`. `closely`: no long pass.
+
+        The other arguments are those of `PassPlanner.next`.
+        """
         free = upto is None and not closely and (continues or not single)
         if not free:
             self.close()
@@ -125,7 +128,7 @@ class UpcomingPasses:
         return None
 
     def _share(self, after: int, *, continues: bool) -> PlannedPass | NothingNext | ReadAlone:
-        """What is read for several, where it is worth asking for."""
+        """Ask the shared reading for the next pass, if that is useful now."""
         if self._shared is None or (continues and not self._was_shared):
             return ReadAlone()
         if after < self._joins_at or time.monotonic() < self._joins_from:
@@ -147,7 +150,7 @@ class UpcomingPasses:
         return found
 
     def _begin_ahead(self, found: PlannedPass, upto: int | None) -> None:
-        """Where it is worth it: behind a pass that is long in fact, and before others read the same."""
+        """Start to read ahead after a pass that is really long, unless a shared pass begins soon."""
         if self._connect is None or not found.is_long or found.events < self._source.sizes.relayed:
             return
         if upto is None or found.upto + self._source.sizes.long < upto:

@@ -23,7 +23,7 @@ SILENT_SECONDS = 10.0
 
 
 class SharedLog:
-    """Receives passes over one socket, in one thread. If the socket breaks or is silent, the applier reads alone."""
+    """Receives passes from one socket, in one thread. If the socket breaks or is silent, the applier reads alone."""
 
     def __init__(self, line: socket.socket) -> None:
         """`line`: from `SharedReading.open_socket`; this object closes it."""

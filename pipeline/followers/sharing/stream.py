@@ -63,7 +63,7 @@ class SharedStream:
         self._thread: threading.Thread | None = None  # runs once a pass is read for two appliers
 
     def close(self) -> None:
-        """Read nothing more."""
+        """End the stream; its thread stops after the current pass."""
         with self._changed:
             self.ended = True
             self._changed.notify_all()
@@ -77,7 +77,7 @@ class SharedStream:
             since = self._reads
         while True:
             with self._changed:
-                found = self._look(ask, since)
+                found = self._find_answer(ask, since)
                 in_time = found is not None or self._changed.wait(PULSE_SECONDS)
             if isinstance(found, _KeptPass):
                 yield from self._messages(found)
@@ -97,7 +97,7 @@ class SharedStream:
             yield from messages if in_time else [encode(StillReading())]
             sent += len(messages)
 
-    def _look(self, ask: PassRequest, since: int) -> _KeptPass | NothingNext | ReadAlone | None:
+    def _find_answer(self, ask: PassRequest, since: int) -> _KeptPass | NothingNext | ReadAlone | None:
         """Return the answer to a request; None: ask again once the stream has changed."""
         if self.ended or self.readers < 2:
             return ReadAlone()

@@ -1,5 +1,6 @@
--- Whether a copy contains the event e. A Begin has the lower half of an xid: the other is that of the xid nearest to the
--- snapshot's next one, which holds for what committed before the copy ended. LSNs of other epochs are of other histories.
+-- True if a copy contains the event e. A Begin message has only the lower half of an xid. The upper half is that of the
+-- xid nearest to the snapshot's next xid, which is right for commits before the copy ended. LSNs of different epochs
+-- cannot be compared.
 case when not {is_copied} or e.source_epoch > {source_epoch} then false
     when e.source_epoch < {source_epoch} then true
     when e.commit_lsn < {lsn} then coalesce(pg_visible_in_snapshot(

@@ -1,5 +1,5 @@
--- Tables of the follower, by schema and name: what each is, its columns, and the unique indexes by which a row can be
--- found. One that does not exist has no row.
+-- Describe tables of the follower by schema and name: the kind, the columns, and the unique indexes that find a row. A
+-- table that does not exist has no row.
 with class as (
     select c.oid, c.relkind, n.nspname, c.relname
     from (select distinct schema, name from unnest(%(schemas)s::name[], %(names)s::name[]) w (schema, name)) wanted
@@ -12,7 +12,7 @@ select class.nspname::text as schema, class.relname::text as name, class.relkind
         join pg_catalog.pg_namespace n on n.oid = r.relnamespace
         where r.oid = pg_catalog.pg_partition_root(class.oid) and r.oid <> class.oid
     ) as root,
-    -- What any unique index has to contain; null: an expression, with which there can be none.
+    -- The columns that each unique index must contain; null: an expression, which allows no unique index.
     coalesce((select jsonb_agg(a.attname) from pg_catalog.pg_partitioned_table d
         cross join unnest(d.partattrs::int2[]) k (attnum)
         left join pg_catalog.pg_attribute a on a.attrelid = d.partrelid and a.attnum = k.attnum
@@ -25,7 +25,7 @@ select class.nspname::text as schema, class.relname::text as name, class.relkind
     (select coalesce(jsonb_agg(jsonb_build_object(
             'name', a.attname,
             'type_name', pg_catalog.format_type(a.atttypid, a.atttypmod),
-            -- A domain may take no null, where a value is left out.
+            -- A domain may refuse the null of a value that is left out.
             'carried_as', case when t.typtype = 'd' then (
                 with recursive base (oid, typmod) as (
                     select a.atttypid, a.atttypmod
@@ -35,7 +35,7 @@ select class.nspname::text as schema, class.relname::text as name, class.relkind
                 select pg_catalog.format_type(b.oid, b.typmod) from base b
                 join pg_catalog.pg_type y on y.oid = b.oid and y.typtype <> 'd'
             ) else pg_catalog.format_type(a.atttypid, a.atttypmod) end,
-            -- A domain has the output function of what it is over.
+            -- A domain has the output function of its base type.
             'document', t.typoutput in ('json_out'::regproc, 'jsonb_out'::regproc),
             'generated', a.attgenerated <> '',
             'large', a.attstorage in ('x', 'e')

@@ -1,4 +1,4 @@
--- The events of a table in a range, each as it is, for a table of which every one counts.
+-- Return the events of a table in a range one by one, for a table in which each event counts.
 select case when e.action in ('insert', 'update') and e.lenient and {keyed} and missing.columns is null then 'upsert'
         when e.action = 'read' then case when {keyed} then 'upsert' else 'insert' end
         when e.action = 'update' and {changes_key} then 'move'

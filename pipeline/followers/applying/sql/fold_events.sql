@@ -1,13 +1,14 @@
--- What a range of events makes of each row of a table. A *stay* is what happens to a row under one key, from where it
--- comes there to where it leaves or ends; an update of the key leads from one stay to the next, and stays that lead to
--- each other are one *life* of a row. Of a life only its two ends count, and the values that it has at last.
--- Where the log has old rows as a whole a key may be deferrable, and two rows have it for a while: then a row is known by
--- all of its values instead, and becomes another at each update.
+-- Return what a range of events makes of each row of a table. A *stay* is the time of a row under one key: it begins with
+-- an insert or a change to this key, and ends with a delete or a change to another key. An update of the key leads from
+-- one stay to the next, and such a chain of stays is one *life* of a row. Only the two ends of a life count, and the
+-- row's values at its end.
+-- If the log has complete old rows, a key may be deferrable, and two rows may share it for a while. Then all of its values
+-- identify a row instead, and each update makes another row of it.
 with recursive event as materialized (
     select e.seq, e.source_epoch, e.commit_lsn, e.commit_idx, {action} as action, e.record_pk, e.record, e.changes, e.exact,
         {left_pk} as left_pk, {lenient} as lenient{contents}
     from (
-        -- Separate from the filter: the index of a row's history has all events of a table, the range is short.
+        -- Read the short range first: the index of a row's history would read all events of the table.
         select * from {events} where seq > {after} and seq <= {upto} offset 0
     ) e
     where e.source_database_id = {source} and e.source_table_oid = {table} and {counts}
@@ -41,7 +42,7 @@ with recursive event as materialized (
     select l.seq from life l join event e on e.seq = l.last_seq
     where l.last_kind not in ('leave', 'delete') and not e.record ?& {names}
 ), merged as (
-    -- A value that the last event leaves out is that of an event before it.
+    -- A value that the last event leaves out comes from an earlier event.
     select l.seq, jsonb_object_agg(x.key, x.value order by e.seq) as row
     from life l
     join counted c on c.pk = l.pk and c.stay = l.stay and c.kind not in ('leave', 'delete')

@@ -1,4 +1,4 @@
--- What a follower's database has of ours.
+-- Create the schema `pipeline_follower`, which a follower's database needs.
 create schema if not exists pipeline_follower;
 comment on schema pipeline_follower is {version};
 create table if not exists pipeline_follower.position (
@@ -15,11 +15,11 @@ create table if not exists pipeline_follower.position (
     primary key (source_database_id, follower)
 );
 comment on table pipeline_follower.position is
-    'Up to where the log is in this database. It moves in the transaction that writes the rows.';
+    'The position up to which the log is applied to this database. It moves in the transaction that writes the rows.';
 comment on column pipeline_follower.position.rewrites_upto is
-    'Up to this number of pipeline.rewrites, tables that DDL has rewritten are copied anew, or to be.';
+    'Up to this number of pipeline.rewrites, tables that DDL has rewritten are copied again, or will be.';
 comment on column pipeline_follower.position.generation is
-    'Grows whenever other tables follow the log from there on: who knows an older one writes nothing.';
+    'Grows whenever other tables follow the log from then on: an applier with an older generation writes nothing.';
 comment on column pipeline_follower.position.released is
     'The registration that was released there: nothing more is applied for it.';
 create table if not exists pipeline_follower.tables (
@@ -31,7 +31,7 @@ create table if not exists pipeline_follower.tables (
     primary key (source_database_id, follower, table_oid)
 );
 comment on table pipeline_follower.tables is
-    'Which tables of this database are written from the log of which source; by their oids there, with their names here.';
+    'The tables of this database that the log of a source feeds: their oids at the source, and their names here.';
 create table if not exists pipeline_follower.beginnings (
     source_database_id uuid not null,
     follower text not null,
@@ -40,7 +40,7 @@ create table if not exists pipeline_follower.beginnings (
     primary key (source_database_id, follower)
 );
 comment on table pipeline_follower.beginnings is
-    'With which registration of the follower its tables began: another one of that name begins anew.';
+    'The registration of the follower with which its tables began: a later registration of that name begins again.';
 create table if not exists pipeline_follower.copies (
     source_database_id uuid not null,
     follower text not null,
@@ -60,10 +60,10 @@ create table if not exists pipeline_follower.copies (
     primary key (source_database_id, follower, table_oid)
 );
 comment on table pipeline_follower.copies is
-    'Tables, by their oids at the source, that are read there: as of which snapshot; null: not yet. Of the log up to that LSN, what the snapshot contains is left out.';
+    'Copies of tables, by their oids at the source, and their snapshots; null: not copied yet. Events before that LSN are left out if the snapshot contains them.';
 alter table pipeline_follower.copies add column if not exists is_first boolean not null default false;
 comment on column pipeline_follower.copies.is_first is
-    'True of a table that was never copied: rows that it has are not of the source.';
+    'True for a table that was never copied: its rows are not from the source.';
 create table if not exists pipeline_follower.unmade (
     source_database_id uuid not null,
     follower text not null,
@@ -73,7 +73,7 @@ create table if not exists pipeline_follower.unmade (
     primary key (source_database_id, follower, table_oid, place)
 );
 comment on table pipeline_follower.unmade is
-    'Statements that make keys, indexes and checks of tables, by their oids at the source, once their rows are there.';
+    'Statements that create keys, indexes and checks of tables, by their oids at the source, after their rows are copied.';
 do $$
 begin
     insert into pipeline_follower.unmade select source_database_id, follower, 0, 1, after_copy
@@ -93,11 +93,11 @@ create table if not exists pipeline_follower.checks (
     primary key (source_database_id, follower, relation, name)
 );
 comment on table pipeline_follower.checks is
-    'Checks that were made with tables, by their oids at the source: of which table or partition here.';
+    'Checks that were created with tables, by their oids at the source, and their table or partition here.';
 comment on column pipeline_follower.checks.is_valid is
     'True if the source''s is valid.';
 comment on column pipeline_follower.checks.reason is
-    'Why a check that is valid at the source is not valid here; null: it is, or was not tried.';
+    'Why a check that is valid at the source is not valid here; null: it is valid, or was not tried.';
 create table if not exists pipeline_follower.forms (
     source_database_id uuid not null,
     follower text not null,
@@ -111,7 +111,7 @@ create table if not exists pipeline_follower.forms (
     primary key (source_database_id, follower, table_oid)
 );
 comment on table pipeline_follower.forms is
-    'Tables that schema changes of the source have reached, by their oids there: their names here, and from where on the source has that form.';
+    'Tables that schema changes of the source have reached, by their oids there: their names here, and the place from which the source has that form.';
 create table if not exists pipeline_follower.partitions (
     source_database_id uuid not null,
     follower text not null,
@@ -121,9 +121,9 @@ create table if not exists pipeline_follower.partitions (
     primary key (source_database_id, follower, table_oid)
 );
 comment on table pipeline_follower.partitions is
-    'Tables, by their oids at the source, that are divided as the source''s up to this number of a change of partitions.';
+    'Tables, by their oids at the source, whose partitions follow the source up to this number of a partition change.';
 comment on column pipeline_follower.partitions.kept is
-    'Numbers of partitions that left, and whose rows stay in the table, as it is divided otherwise.';
+    'Numbers of changes by which a partition left whose rows stay here, because this table has other partitions.';
 drop table if exists pipeline_follower.enums;
 create table if not exists pipeline_follower.types (
     source_database_id uuid not null,
@@ -135,15 +135,15 @@ create table if not exists pipeline_follower.types (
     primary key (source_database_id, follower, type_schema, type_name)
 );
 comment on table pipeline_follower.types is
-    'Enums and composite types that are as the source''s were: its oid there then, and its labels by their oids or its attributes by their numbers.';
+    'Enums and composite types as the source had them: the type''s oid there, and its labels by oid or its attributes by number.';
 comment on column pipeline_follower.copies.form is
-    'The columns that were copied; until then, or if it was dropped before that, the form that it has, if it is known.';
+    'The columns that were copied; before the copy, or if the table was dropped before, its form here, if known.';
 comment on column pipeline_follower.copies.wanted_seq is
-    'From where on a table is copied anew, while others follow the log; null: it is not.';
+    'The seq from which on a table is copied again, while others follow the log; null: it is not.';
 comment on column pipeline_follower.copies.formed_lsn is
-    'Until it is copied anew, a table has the form that the source''s had at this commit, in formed_epoch.';
+    'Until it is copied again, a table has the form that the source''s had at this commit, in formed_epoch.';
 comment on column pipeline_follower.copies.generation is
-    'That of the position since which it is wanted: a copy that was begun before must not be used.';
+    'The generation of the position since which a copy is wanted: a copy that began before must not be used.';
 create or replace function pipeline_follower.document(written text) returns jsonb
 language plpgsql immutable strict set search_path = ''
 as $$
@@ -152,7 +152,7 @@ begin
 exception when data_exception or program_limit_exceeded then
     return null;
 end $$;
-comment on function pipeline_follower.document(text) is 'A json text as jsonb, null where jsonb does not take it.';
+comment on function pipeline_follower.document(text) is 'A json text as jsonb; null if jsonb does not accept it.';
 create table if not exists pipeline_follower.skipped (
     source_database_id uuid not null,
     follower text not null,
@@ -169,4 +169,4 @@ create table if not exists pipeline_follower.skipped (
     primary key (source_database_id, follower, first_seq)
 );
 comment on table pipeline_follower.skipped is
-    'Transactions of the log that are not in this database, since somebody has skipped them.';
+    'Transactions of the log that are not in this database, because a user has skipped them.';

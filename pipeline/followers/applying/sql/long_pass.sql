@@ -1,6 +1,6 @@
--- A pass of many events in which nothing needs a closer look: up to where the last transaction ends in it, else as far as
--- so many events reach. No row where something does, which next_pass finds. Where a transaction is open it ends with that:
--- for those behind it a table may have a form that was not known when it began.
+-- Return a pass of many ordinary events: up to the end of its last transaction, or up to the number of events. No row if
+-- an event needs next_pass. If a transaction is open, the pass ends with it: for later transactions, a table may have a
+-- form that was unknown when the open one began.
 with followed as (
     select * from unnest({oids}::bigint[], {epochs}::integer[], {lsns}::bigint[]) as f (oid, epoch, lsn)
 ), copied as materialized (
@@ -25,7 +25,7 @@ with followed as (
                 ((select f.source_epoch from first f), (select f.commit_lsn from first f))
             else (e.source_epoch, e.commit_lsn) is distinct from
                 ((select n.source_epoch from next n), (select n.commit_lsn from next n)) end
-        -- Where all of it is of one transaction, nothing has to be looked through.
+        -- If all events belong to one transaction, nothing must be searched.
         and not exists (select from first f join next n on f.source_epoch = n.source_epoch and f.commit_lsn = n.commit_lsn)
     order by e.seq desc limit 1
 ), last as materialized (

@@ -1,2 +1,2 @@
--- The table for rows that are passed on, until they are in their own.
+-- Create the temporary table for elements, until they are written to their table.
 create temporary table pipeline_given ({operation} text not null, {given}) on commit drop

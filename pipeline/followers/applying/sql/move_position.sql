@@ -1,5 +1,5 @@
--- Move the position, if it is where this applier believes it to be, and was not released; another one's transaction is
--- waited for.
+-- Move the position, if it is where this applier expects it and was not released; waits for another applier's
+-- transaction.
 update pipeline_follower.position
 set source_epoch = %(source_epoch)s, seq = %(seq)s, commit_lsn = %(commit_lsn)s, committed_at = %(committed_at)s,
     applied_at = clock_timestamp()

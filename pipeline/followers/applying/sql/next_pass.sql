@@ -1,7 +1,7 @@
--- The next events to apply together: up to where the last transaction ends that fits, else as many as fit; by table.
--- Transactions from an obstacle on are left out: an event of which the log cannot say what it did, a table with
--- another form, or an epoch of which something before is not in the log. A truncate of partitions stands alone: which
--- rows it took, no key tells. What a copy of its table contains is passed over, and so is a transaction that the source
+-- Return the next events to apply together: up to the end of the last transaction that fits, or as many as fit.
+-- Transactions from an obstacle on are left out: an event whose change the log does not have, a table with another
+-- form, or an epoch before which the log lacks changes. A truncate of partitions is a pass by itself: no key tells which
+-- rows it deleted. Events that a copy of their table contains are skipped, and so is a transaction that the source
 -- could not send where all copies contain it.
 with followed as (
     select * from unnest({oids}::bigint[], {epochs}::integer[], {lsns}::bigint[], {idxs}::integer[])
@@ -11,7 +11,7 @@ with followed as (
     from unnest({copied_oids}::bigint[], {copied_epochs}::integer[], {copied_lsns}::bigint[], {snapshots}::text[])
         as c (oid, epoch, lsn, snapshot)
 ), scanned as materialized (
-    -- Of whatever source: a planner that sees a filter sorts all that follows instead of reading it in order.
+    -- Events of all sources: with a filter, the planner would sort all later events instead of reading them in order.
     select r.*, count(*) over () > {most} as cut
     from (
         select seq, source_database_id, source_epoch, commit_lsn, commit_idx, xid, committed_at, source_table_oid, action,
@@ -23,7 +23,7 @@ with followed as (
         row_number() over w as place,
         coalesce(sum(e.size) over (w rows between unbounded preceding and 1 preceding), 0) as size_before,
         (lag(e.source_epoch) over w, lag(e.commit_lsn) over w) is distinct from (e.source_epoch, e.commit_lsn) as begins,
-        -- What comes after the last one is not seen where more was there to be scanned.
+        -- If more events follow than were scanned, the end of the last one is unknown.
         (lead(e.source_epoch) over w, lead(e.commit_lsn) over w) is distinct from (e.source_epoch, e.commit_lsn)
             and (lead(e.seq) over w is not null or not e.cut) as ends,
         f.oid is not null as followed,

@@ -1,4 +1,4 @@
--- The transaction that a follower applies next after a seq: from and up to where it is, and the tables that it changes.
+-- Return the transaction that a follower applies next after a seq: its first and last seq, and the tables it changes.
 with next as materialized (
     select e.seq, e.source_epoch, e.commit_lsn, e.committed_at from {events} e
     where e.seq > {after} and e.source_database_id = {source} order by e.seq limit 1

@@ -1,4 +1,4 @@
--- Put rows back that were taken out, with their new values, and the others that they had.
+-- Insert deleted rows again with their new values, and the values that were kept.
 insert into {table} as t {columns} overriding system value
 select {values} from {elements}
 join pg_temp.pipeline_carried c on c.seq = s.{seq}

@@ -1,4 +1,4 @@
--- As fold_events, for ranges of many events: sorted once without their records, which are read again where they count.
+-- Return the same as fold_events for many events: sort them once without their records, and read needed records again.
 with recursive event as materialized (
     select e.seq, {action} as action, e.record_pk, {left_pk} as left_pk, {lenient} as lenient{contents}, e.record ?& {names} as whole
     from (select * from {events} where seq > {after} and seq <= {upto} offset 0) e
@@ -38,7 +38,7 @@ with recursive event as materialized (
     from life l join stay s on s.first_kind in ('arrive', 'become') and s.first_seq = l.last_seq
     where l.last_kind = 'leave'
 ), merged as (
-    -- A value that the last event leaves out is that of an event before it.
+    -- A value that the last event leaves out comes from an earlier event.
     select l.seq, jsonb_object_agg(x.key, x.value order by c.seq) as row
     from (
         select * from life
@@ -53,7 +53,7 @@ select case when l.last_kind = 'delete' then 'delete' when l.is_new then 'insert
     l.seq, not l.lenient, missing.columns{values}
 from life l
 join (
-    -- What is stored out of line is read once, not for each value.
+    -- Read a record that is stored out of line once, not for each value.
     select e.seq, e.source_epoch, e.commit_lsn, e.commit_idx, e.exact, e.record || '{{}}' as record
     from (select * from {events} where seq > {after} and seq <= {upto} offset 0) e
     where e.source_database_id = {source} and e.source_table_oid = {table}

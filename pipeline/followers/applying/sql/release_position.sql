@@ -1,4 +1,5 @@
--- Nothing more is applied for this registration. A transaction that applies is waited for; a release that was is kept.
+-- End a registration, so that nothing more is applied for it. Waits for the applier's open transaction; an earlier
+-- release stays.
 update pipeline_follower.position
 set released = coalesce(released, %(registration)s)
 where source_database_id = %(source)s and follower = %(follower)s

@@ -1,4 +1,4 @@
--- Each so many events of a range, of whatever source, the seq of the last one; that of the range's own end not.
+-- Split a range into steps of at most `events` events of all sources; returns the last seq of each step but the last.
 select seq from (
     select seq, row_number() over (order by seq) as place from {events} where seq > %(after)s and seq <= %(upto)s
 ) e

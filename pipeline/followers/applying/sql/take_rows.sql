@@ -1,4 +1,4 @@
--- Take rows out of their table; returns the seq of the first that had to be there and is not.
+-- Delete rows and keep values that the log lacks; returns the seq of the first missing row that must exist.
 with given as {materialized} (select * from {elements}),
 taken as (delete from {table} t using given s where {same} returning s.{seq} as seq {carried}),
 kept as (insert into pg_temp.pipeline_carried select * from taken)

@@ -1,4 +1,4 @@
--- Update rows by their keys; returns the seq of the first that had to be there and is not.
+-- Update rows by their keys; returns the seq of the first missing row that must exist.
 with given as {materialized} (select * from {elements}),
 done as (update {table} t set {assignments} from {found} where {same} returning s.{seq} as seq)
 select min(m.seq) from (select g.{seq} from given g where g.{strict} except all select d.seq from done d) m (seq)

@@ -1,4 +1,4 @@
--- Insert rows, or update those that are there.
+-- Insert rows, or update rows that exist.
 insert into {table} as t {columns} overriding system value
 select {values} from {elements}
 on conflict ({key}) do {action}

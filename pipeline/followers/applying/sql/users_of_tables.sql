@@ -1,4 +1,4 @@
--- Who has a lock on one of these tables, or on a partition of one, the oldest transaction first.
+-- Return a session that has a lock on one of these tables or partitions, with the oldest transaction.
 select pg_catalog.to_regclass(t.name)::text as table, a.pid, a.usename::text as user_name, a.application_name as application, a.state
 from unnest(%(names)s::text[]) t (name)
 join pg_catalog.pg_locks l on l.relation = pg_catalog.to_regclass(t.name)

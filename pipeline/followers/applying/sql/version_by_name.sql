@@ -1,4 +1,4 @@
--- The newest version of a table that was called so, of those up to a place.
+-- Return the newest version, up to a place, of the table that had this name.
 select r.id, r.epoch, r.from_lsn, r.from_idx, r.relation_oid, r.relation_schema, r.relation_name, r.table_oid,
     r.table_schema, r.table_name, r.replica_identity, r.columns, r.key_columns
 from pipeline.relations r
