@@ -71,7 +71,7 @@ class FollowerSequences:
         _require_rights("the follower", "select, update", refused)
 
     def missing(self) -> list[str]:
-        """Return columns that have a sequence only at the source, or one that counts in the other direction there."""
+        """Return columns whose sequence the follower lacks, or has with the other direction of counting."""
         has = {(each.table, each.column, each.increment > 0) for each in self._at_follower}
         lacking = [each for each in self._at_source if (each.table, each.column, each.increment > 0) not in has]
         return list(dict.fromkeys(self._column(each.table, each.column) for each in lacking))

@@ -1,3 +1,3 @@
-"""What people do with followers: add, wait, release, resync, verify, watch."""
+"""The commands and endpoints for followers: add, wait, release, resync, verify, watch."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Add a follower: what is refused at once, before anything is changed, rather than when it is copied."""
+"""Adds a follower, and refuses an unfit database at once, before anything is changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PROGRAM = "pipeline followers"
 
 @dataclass(frozen=True)
 class AddedFollower:
-    """`warnings`: what may be meant as it is, in one line each."""
+    """A follower that was added. `warnings`: one line for each thing that may be intended."""
 
     follower: FollowerStatus
     warnings: list[str] = field(default_factory=list)
@@ -47,10 +47,10 @@ class _AdmittedFollower:
 def add(
     config: Config, source: Connection, pipeline: Connection, name: str | None, dsn: str, options: FollowerOptions
 ) -> AddedFollower:
-    """Register the database of this DSN; a running server takes it up. Without a name one is made.
+    """Register the database of this DSN as a follower, which a running server then fills; None makes a name.
 
-    Raises FollowerRefusedError with what is wrong and the remedy, DatabaseUnavailableError where it does not answer,
-    FollowerError where no source is known. Nothing is changed in the follower.
+    Raises FollowerRefusedError with the problem and the remedy, DatabaseUnavailableError if the database does not
+    answer, FollowerError if no source is known. Nothing is changed in the follower.
     """
     admitted = _examine(config, source, pipeline, name, dsn, options)
     chosen, stored = admitted.name, admitted.stored
@@ -62,7 +62,7 @@ def add(
 def missing_sql(
     config: Config, source: Connection, pipeline: Connection, name: str | None, dsn: str, options: FollowerOptions
 ) -> list[str]:
-    """The SQL for an administrator of the database that makes what it lacks, and grants rights. Nothing is added.
+    """Return SQL for an administrator that creates what the database lacks and grants rights. Adds no follower.
 
     Raises what `add` raises but for that.
     """
@@ -93,7 +93,7 @@ def _examine(
 
 
 def _require_slot(config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource | None) -> None:
-    """All followers need the one slot. Raises FollowerError with all reasons why the source cannot have it."""
+    """Raise FollowerError with all reasons why the source cannot have the slot that all followers need."""
     wrong = [
         f"{finding.name}: {finding.text}; {finding.remedy}"
         for finding in source_requirements.check_slot(config, source, pipeline, stored)
@@ -112,7 +112,7 @@ def _admit(
     wanted: Sequence[PublishedTable],
     options: FollowerOptions,
 ) -> _AdmittedFollower:
-    """Look at the database, and refuse it or say where it begins."""
+    """Examine the database, and refuse it or return where the follower begins."""
     with (
         connecting.connect(name, dsn, program=_PROGRAM, prepare_threshold=None) as follower,
         connecting.connect(name, dsn, program=_PROGRAM) as second,
@@ -147,7 +147,7 @@ def _admit(
 def _check_other_databases(
     source: Connection, pipeline: Connection, name: str, follower: Connection, database: DatabaseIdentity
 ) -> Iterator[str]:
-    """Refuses what is another of our databases; warns of one in the same cluster."""
+    """Refuse the source, the pipeline database and another follower; warn of a database in the same cluster."""
     what = connecting.label(name)
     beside = []
     for other, which in ((source, "the source"), (pipeline, "the pipeline database")):
@@ -167,7 +167,7 @@ def _check_other_databases(
 
 
 def _require_no_follower(pipeline: Connection, what: str, follower: Connection, database: DatabaseIdentity) -> None:
-    """Two followers of one database would each apply everything. Only one with its numbers can be it."""
+    """Refuse a database that is a follower already. Only a follower with the same numbers can be this database."""
     for known in registry.find(pipeline):
         if (known.system_identifier, known.database_oid) != (database.system_identifier, database.database_oid):
             continue
@@ -194,7 +194,7 @@ def _first_position(
     facts: ServerFacts,
     options: FollowerOptions,
 ) -> tuple[RegisteredPosition, list[str]]:
-    """After which seq it needs the log, and hints on that."""
+    """Return the position after which the follower needs the log, and hints about it."""
     left = server.positions(follower, facts, stored.id)
     begins = (
         RegisteredPosition(0) if options.copy == "log" else RegisteredPosition(follower_tables.newest_seq(pipeline))
@@ -220,7 +220,7 @@ def _first_position(
 
 
 def _require_kept(pipeline: Connection, name: str, options: FollowerOptions, begins: RegisteredPosition) -> None:
-    """Retention waits for it from the moment at which it was stored; what was dropped just before is looked for now."""
+    """Check again that retention kept the needed events, because it waits only since the follower was stored."""
     if reason := _missing_events(pipeline, name, options, begins):
         registry.remove(pipeline, name)
         raise FollowerRefusedError(reason)
@@ -229,7 +229,7 @@ def _require_kept(pipeline: Connection, name: str, options: FollowerOptions, beg
 def _missing_events(
     pipeline: Connection, name: str, options: FollowerOptions, begins: RegisteredPosition
 ) -> str | None:
-    """What to say where the log lacks events that it needs."""
+    """Return the reason for a refusal if the log lacks events that the follower needs; else None."""
     floor = follower_tables.log_floor(pipeline)
     if floor <= begins.seq:
         return None

@@ -1,4 +1,4 @@
-"""`pipeline followers`: databases that are kept equal to the source from the log; a running server applies it."""
+"""The command `pipeline followers`: databases that a running server keeps equal to the source from the log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ app = typer.Typer(help="Followers: databases that are kept equal to the source."
 
 
 class CopyOption(StrEnum):
-    """What `--copy` takes."""
+    """The values of `--copy`."""
 
     SOURCE = "source"
     LOG = "log"
@@ -33,44 +33,47 @@ class CopyOption(StrEnum):
 
 
 class SchemaOption(StrEnum):
-    """What `--schema` takes."""
+    """The values of `--schema`."""
 
     CREATE = "create"
     EXISTS = "exists"
 
 
 class DdlOption(StrEnum):
-    """What `--ddl` takes."""
+    """The values of `--ddl`."""
 
     FOLLOW = "follow"
     STOP = "stop"
 
 
 class RewriteOption(StrEnum):
-    """What `--on-rewrite` takes."""
+    """The values of `--on-rewrite`."""
 
     COPY = "copy"
     STOP = "stop"
 
 
 PROGRAM = "pipeline followers"
-"""What its connections are called."""
+"""The `application_name` of its connections."""
 DSN_FLAG = "--dsn"
-"""Its value is not to be seen in a list of processes: somebody will give a password with it, which is refused."""
+"""The option whose value is hidden in lists of processes, because a user may give a password with it."""
 Name = Annotated[str, typer.Argument(help="The follower's name.", show_default=False)]
 NewName = Annotated[
-    str | None, typer.Argument(help="Its name. Default: made of host, port and database.", show_default=False)
+    str | None,
+    typer.Argument(help="The follower's name. Default: made of host, port and database.", show_default=False),
 ]
 Dsn = Annotated[str, typer.Option(DSN_FLAG, help="The database, without a password.", show_default=False)]
 Tables = Annotated[str | None, typer.Option(help="schema.table, comma separated, * matches anything. Default: all.")]
-CopyFrom = Annotated[CopyOption, typer.Option("--copy", help="Where the rows come from that it begins with.")]
-SchemaMode = Annotated[SchemaOption, typer.Option("--schema", help="Whether tables that it lacks are created.")]
+CopyFrom = Annotated[CopyOption, typer.Option("--copy", help="The source of the follower's first rows.")]
+SchemaMode = Annotated[
+    SchemaOption, typer.Option("--schema", help="Create tables that the follower lacks, or require them.")
+]
 OnDdl = Annotated[DdlOption, typer.Option("--ddl", help="What to do when the source's tables change.")]
 Rewrites = Annotated[RewriteOption, typer.Option("--on-rewrite", help="What to do when rows change without events.")]
 AsSql = Annotated[
     bool,
     typer.Option(
-        "--sql", help="Add nothing; print the SQL for an administrator: what it lacks for the tables, and grants."
+        "--sql", help="Add nothing; print SQL for an administrator that creates missing objects and grants rights."
     ),
 ]
 Truncate = Annotated[bool, typer.Option("--truncate", help="Empty tables that have rows before they are copied.")]
@@ -80,13 +83,14 @@ Timeout = Annotated[
     float | None, typer.Option(min=0, metavar="SECONDS", help="Wait no longer. Default: as long as it takes.")
 ]
 Seq = Annotated[
-    int, typer.Argument(min=1, help="An event of the transaction, such as the reason names.", show_default=False)
+    int,
+    typer.Argument(min=1, help="The seq of an event of the transaction, such as the reason names.", show_default=False),
 ]
 Named = Annotated[
     list[str], typer.Argument(metavar="TABLE...", help="schema.table, * matches anything.", show_default=False)
 ]
 OfFollower = Annotated[
-    list[str] | None, typer.Argument(metavar="[TABLE]...", help="Only these. Default: all that it has.")
+    list[str] | None, typer.Argument(metavar="[TABLE]...", help="Only these tables. Default: all of the follower.")
 ]
 
 
@@ -106,8 +110,8 @@ def followers_add(
 ) -> int:
     """Register a database; a running server fills it and keeps it equal to the source.
 
-    What is wrong with it is said at once, and nothing is changed. The password may be in PGPASSFILE, in a service
-    file or in PIPELINE_FOLLOWER_PASSWORD_<NAME>, here and where the server runs.
+    An unfit database is refused at once, and nothing is changed. The password may be in PGPASSFILE, in a service file
+    or in PIPELINE_FOLLOWER_PASSWORD_<NAME>, here and where the server runs.
     """
     from pipeline.followers.registry import FollowerOptions
 
@@ -131,7 +135,7 @@ def followers_add(
 
 @app.command("list", epilog="Example: pipeline followers list")
 def followers_list(context: typer.Context, as_json: Json = False) -> int:
-    """Each follower with its state, and how far the log is beyond it."""
+    """List the followers with their states, and how far each is behind the log."""
     from pipeline.followers.operating import status
     from pipeline.followers.operating.render import show_followers
 
@@ -143,7 +147,7 @@ def followers_list(context: typer.Context, as_json: Json = False) -> int:
 
 @app.command("show", epilog="Example: pipeline followers show reports")
 def followers_show(context: typer.Context, name: Name, as_json: Json = False) -> int:
-    """One follower: its state with the reason and the remedy, its tables and settings."""
+    """Show one follower: its state with the reason and the remedy, its tables and settings."""
     from pipeline.followers.operating import status
     from pipeline.followers.operating.render import show_follower
 
@@ -192,9 +196,9 @@ def followers_verify(context: typer.Context, name: Name, tables: OfFollower = No
 
 @app.command("resync", epilog="Example: pipeline followers resync reports public.orders")
 def followers_resync(context: typer.Context, name: Name, tables: Named, as_json: Json = False) -> int:
-    """Copy tables anew from the source, while the others go on. Who reads them sees their rows of before until then.
+    """Copy tables again from the source, while other tables follow. Readers see the old rows until the copy is placed.
 
-    Returns at once. One that has stopped before a change of such a table goes on.
+    Returns at once. A follower that stopped at a change of such a table continues.
     """
     from pipeline.followers.operating import resync
     from pipeline.followers.operating.render import show_resync
@@ -207,9 +211,9 @@ def followers_resync(context: typer.Context, name: Name, tables: Named, as_json:
 
 @app.command("skip-transaction", epilog="Example: pipeline followers skip-transaction reports 1042")
 def followers_skip_transaction(context: typer.Context, name: Name, seq: Seq, as_json: Json = False) -> int:
-    """Let it go on without the transaction that it has stopped before. Its tables then lack what that did.
+    """Skip the transaction at which the follower stopped, and continue. Its tables then lack those changes.
 
-    It is recorded in the follower, in pipeline_follower.skipped.
+    The follower records the transaction in pipeline_follower.skipped.
     """
     from pipeline.followers.operating import skip_transaction
     from pipeline.followers.operating.render import show_skipped
@@ -222,7 +226,7 @@ def followers_skip_transaction(context: typer.Context, name: Name, seq: Seq, as_
 
 @app.command("pause", epilog="Example: pipeline followers pause reports")
 def followers_pause(context: typer.Context, name: Name, as_json: Json = False) -> int:
-    """Apply nothing more to it for now. The log is kept for it meanwhile."""
+    """Pause a follower: nothing is applied to it, and the log is kept for it."""
     from pipeline.followers.operating import status
 
     return _change(context, status.pause, "paused", name, as_json)
@@ -230,7 +234,7 @@ def followers_pause(context: typer.Context, name: Name, as_json: Json = False) -
 
 @app.command("resume", epilog="Example: pipeline followers resume reports")
 def followers_resume(context: typer.Context, name: Name, as_json: Json = False) -> int:
-    """Go on with one that is paused, where it was."""
+    """Resume a paused follower at its position."""
     from pipeline.followers.operating import status
 
     return _change(context, status.resume, "resumed", name, as_json)
@@ -238,7 +242,7 @@ def followers_resume(context: typer.Context, name: Name, as_json: Json = False) 
 
 @app.command("remove", epilog="Example: pipeline followers remove reports")
 def followers_remove(context: typer.Context, name: Name, as_json: Json = False) -> int:
-    """Forget it. Its database stays as it is, and the log is no longer kept for it."""
+    """Remove a follower. Its database stays as it is, and the log is no longer kept for it."""
     from pipeline.followers.operating import status
 
     return _change(context, status.remove, "removed; its database stays as it is", name, as_json)
@@ -246,7 +250,7 @@ def followers_remove(context: typer.Context, name: Name, as_json: Json = False) 
 
 @contextmanager
 def _adding(context: typer.Context) -> Iterator[tuple[Config, Connection, Connection]]:
-    """The settings, and connections to the pipeline database and to the source."""
+    """Yield the settings, and connections to the pipeline database and to the source."""
     from pipeline.postgres import connections
 
     with (
@@ -258,7 +262,7 @@ def _adding(context: typer.Context) -> Iterator[tuple[Config, Connection, Connec
 
 @contextmanager
 def with_source(context: typer.Context) -> Iterator[tuple[Config, Connection]]:
-    """The settings of a command that needs the source, too, and a connection to the pipeline database."""
+    """Yield the settings of a command that needs the source, too, and a connection to the pipeline database."""
     from pipeline.capture.source import missing_source
     from pipeline.postgres import connections, databases, migrations
 

@@ -1,4 +1,4 @@
-"""Followers over HTTP, to look at: they are added and changed by the command `pipeline followers`."""
+"""Shows followers over HTTP; only the command `pipeline followers` adds and changes them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ router = APIRouter(
 )
 
 SECONDS = 10.0
-"""How long the pipeline database has for a request."""
+"""Seconds that the pipeline database has for a request."""
 _AT_ONCE = threading.BoundedSemaphore(4)
-"""Requests that have a connection of their own."""
+"""Limits the requests that have a connection at the same time."""
 Name = Annotated[str, Path(pattern=NAME, description="the follower's name", examples=["reports"])]
 
 
@@ -97,7 +97,7 @@ async def _answer(request: Request, ask: Callable[[Connection], Any]) -> Any:
 
 @contextmanager
 def _connected(request: Request) -> Iterator[Connection]:
-    """A connection to the pipeline database for one request."""
+    """Yield a connection to the pipeline database for one request."""
     config: Config = request.app.state.config
     if not _AT_ONCE.acquire(timeout=SECONDS):
         raise DatabaseUnavailableError("too many requests about followers at once; try again later")

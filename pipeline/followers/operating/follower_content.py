@@ -19,7 +19,7 @@ _STATES = {"equal": "equal", "differs": "differs", "refused": "not compared"}
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[str, int], None]]:
-    """Shows on a terminal how far it is. Standard output stays for the result."""
+    """Show the progress on a terminal. Standard output stays for the result."""
     with bars.beside_output() as bar:
         task = bar.add_task("comparing", total=None)
 
@@ -30,7 +30,7 @@ def progress_bar() -> Iterator[Callable[[str, int], None]]:
 
 
 def show_verified(found: FollowerVerification) -> None:
-    """A line for each table, the rows that differ below; then the verdict."""
+    """Print a line for each table, then the rows that differ, then the verdict."""
     drawing.show(
         drawing.table(("", "table", "rows", ""), map(_line, found.tables)),
         *(_differing(table) for table in found.tables if table.differences),

@@ -23,16 +23,16 @@ _NAME_AT_SOURCE = """\
 select n.nspname::text, c.relname::text
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = %(oid)s
 """
-"""What a table is called at the source now."""
+"""Return the current name of a table at the source."""
 
 
 @dataclass(frozen=True)
 class TableForm:
-    """A table of a follower, compared with the newest form that it has in an event of the log.
+    """A table of a follower, compared with its newest form in an event of the log.
 
-    `differing`: what is otherwise there, in one line; None: nothing, or no event says what it has. `name`, `columns`:
-    those of the newest form, None if no event tells them; the name is that of a copy that came later. `there`: the
-    columns at the follower.
+    - `differing`: how the table differs, in one line; None: not at all, or no event tells its form.
+    - `name`, `columns`: of the newest form, None if no event tells them; the name may be that of a later copy.
+    - `there`: the columns at the follower.
     """
 
     differing: str | None
@@ -41,7 +41,7 @@ class TableForm:
     there: frozenset[str]
 
     def altered_since(self, name: tuple[str, str], columns: Iterable[str]) -> str | None:
-        """Say what the source has altered since this form, if its table has this name and these columns now."""
+        """Return what the source has altered since this form, if its table has this name and these columns now."""
         if self.name is None or self.columns is None:
             return None
         published = set(columns)
@@ -66,7 +66,7 @@ def find_difference(source: Connection, log: Connection, registered: RegisteredF
 def compare(
     source: Connection, log: Connection, follower: Connection, registered: RegisteredFollower, table: FollowerTable
 ) -> TableForm:
-    """Compare one table, as its follower has it at the position that it has now."""
+    """Compare one table of the follower, at the follower's current position."""
     with reading_session.transaction(follower, session_settings.SOURCE):
         here = position.find(follower, registered.source_id, registered.name)
         if here is None or _is_to_be_copied(follower, here, table.table_oid):
@@ -84,29 +84,29 @@ def compare(
             copied = copies.find(follower, here).get(table.table_oid)
             is_copied = copied is not None and copied.place >= known.place
             if not is_copied and _source_name(source, table.table_oid) not in (called, None):
-                return TableForm(f"is called so, and {'.'.join(name)} in the log", name, columns, there)
+                return TableForm(f"has the name {'.'.join(name)} in the log", name, columns, there)
         dropped = _dropped_columns(log, follower, registered, here, known, formed)
         return TableForm(_column_differences(columns - there, there & dropped) or None, called, columns, there)
 
 
 def _follower_name(follower: Connection, here: FollowerPosition, table: FollowerTable) -> tuple[str, str]:
-    """The name that the follower's table has got: by an event, with a copy, or because another table got its name."""
+    """Return the name of the follower's table: from an event or a copy, or changed because another table took it."""
     stored = reached_versions.find(follower, here).get(table.table_oid)
     return (stored.table_schema, stored.table_name) if stored else (table.table_schema, table.table_name)
 
 
 def _source_name(source: Connection, oid: int) -> tuple[str, str] | None:
-    """What the source calls a table now, perhaps without an event since; None if it was dropped."""
+    """Return the current name of a table at the source, perhaps without an event since; None if it was dropped."""
     return source.execute(_NAME_AT_SOURCE, {"oid": oid}).fetchone()
 
 
 def _expected_version(
     found: dict[int, list[TableFormVersion]], here: FollowerPosition, table: FollowerTable, formed: FollowerForm
 ) -> TableFormVersion | None:
-    """The form that the follower's table has to have: the one that it was given, or else the newest that it is past.
+    """Return the form that the follower's table must have: the form of the follower, or the newest one that it passed.
 
-    Of a table without any form when it was given its own, the first one that it is past. None if it was given one that
-    comes later.
+    If the history had no form when the follower got its own, the first one that it passed. None if the follower's form
+    comes later than the position.
     """
     versions = found.get(table.table_oid, [])
     place, known = formed.within(versions)
@@ -136,7 +136,7 @@ def _dropped_columns(
     known: TableFormVersion,
     formed: FollowerForm,
 ) -> frozenset[str]:
-    """Columns that the table has had while it was followed, or copied; the follower's own are none of them."""
+    """Return columns that the table lost while it was followed or copied, without the follower's own columns."""
     copied = copies.find(follower, here).get(known.table_oid)
     since = copied.place if copied is not None else BEGINNING
     if copied is None and registered.copy == "none":
@@ -154,7 +154,7 @@ def _dropped_columns(
 def _versions_since(
     versions: list[TableFormVersion], since: HistoryPlace, known: TableFormVersion
 ) -> Iterator[TableFormVersion]:
-    """Those before `known` that were in force at this place or later."""
+    """Yield the versions before `known` that held at this place or later."""
     for each, following in pairwise(versions):
         if each.id == known.id:
             return
@@ -163,7 +163,7 @@ def _versions_since(
 
 
 def _columns(follower: Connection, name: tuple[str, str]) -> frozenset[str] | None:
-    """None if there is no such table."""
+    """Return the columns of the follower's table; None if the table does not exist."""
     values = {"schema": name[0], "name": name[1]}
     found = follower.execute(statement("followers.operating", "columns_of_table"), values).fetchone()
     return None if found is None else frozenset(found[0])

@@ -11,7 +11,7 @@ from pipeline.followers.registry import STATES
 
 
 def collect(found: Sequence[FollowerStatus]) -> Iterator[Metric]:
-    """Nothing where there are no followers."""
+    """Yield the metrics of these followers; none if there are no followers."""
     seqs = GaugeMetricFamily("pipeline_follower_lag_seqs", "Seqs that a follower has not applied.", labels=["follower"])
     seconds = GaugeMetricFamily(
         "pipeline_follower_lag_seconds", "Age of the first event that a follower has not applied.", labels=["follower"]

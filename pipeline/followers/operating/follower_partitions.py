@@ -1,4 +1,4 @@
-"""Compares the partitions of a follower's tables with the source's: no event says that one joined or left."""
+"""Compares the partitions of a follower's tables with the source's, because no event tells that one joined or left."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from pipeline.snapshots.partitions import LeafPartition
 _PROGRAM = "pipeline followers"
 _MARK_SECONDS = 1.0
 _TRIED_AGAIN = timedelta(seconds=1)
-"""A follower that reports later than this after a partition was seen has tried again with that."""
+"""A follower whose report is this much later than a new partition has tried again with the partition."""
 
 
 @dataclass(frozen=True)
 class PartitionFinding:
-    """What a follower lacks or keeps of partitions, in one line. `waits`: True if that changes by itself."""
+    """One line with what a follower lacks or keeps of partitions. `waits`: True if that changes by itself."""
 
     said: str
     waits: bool
@@ -43,7 +43,7 @@ class PartitionFinding:
 
 @dataclass(frozen=True)
 class _Change:
-    """The newest of a partition, as looks at the source's catalog found it."""
+    """The newest change of a partition that the server found in the source's catalog."""
 
     id: int
     root_oid: int
@@ -67,14 +67,14 @@ class _Change:
 
 
 class FollowerPartitions:
-    """Of followers of one source. All connections are used only while it is called."""
+    """Compares the partitions of followers of one source. It uses the connections only during calls."""
 
     def __init__(self, config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
         self._config, self._source, self._pipeline, self._stored = config, source, pipeline, stored
         self._marked_at = time.monotonic()
 
-    def unseen(self, registered: RegisteredFollower) -> str | None:
-        """Say which table has other partitions at the source than the server has seen; None if none has."""
+    def find_unseen(self, registered: RegisteredFollower) -> str | None:
+        """Return which table has other partitions at the source than the server has seen; None if no table has."""
         known = known_tables.read(self._pipeline, self._stored)
         names = {
             each.table_oid: f"{each.table_schema}.{each.table_name}"
@@ -100,15 +100,15 @@ class FollowerPartitions:
         return next((f"the server has yet to see the partitions of {names[root]}" for root in sorted(differing)), None)
 
     def _covered(self) -> Collection[int] | None:
-        """Leaves that publications publish which the server did not make; None: it adds each one to its own."""
+        """Return leaves in publications that the server did not make; None: the server adds each leaf to its own."""
         if self._stored.publications:
             return None
         tables = captured_now.read(self._config, self._source, self._pipeline, self._stored)
         return {oid for table in tables.values() for oid in table.covered}
 
-    def may_go_on(self, registered: RegisteredFollower) -> bool:
-        """True if a follower that has stopped has not tried again since a partition joined."""
-        if self.unseen(registered) is not None or registered.reported_at is None:
+    def may_continue(self, registered: RegisteredFollower) -> bool:
+        """Return True if a stopped follower has not tried again since a partition joined."""
+        if self.find_unseen(registered) is not None or registered.reported_at is None:
             return True
         return any(
             each.has_joined and each.is_read and registered.reported_at < each.seen_at + _TRIED_AGAIN
@@ -120,7 +120,7 @@ class FollowerPartitions:
 
         Raises DatabaseUnavailableError.
         """
-        if (unseen := self.unseen(registered)) is not None:
+        if (unseen := self.find_unseen(registered)) is not None:
             return PartitionFinding(unseen, waits=True)
         changes = self._changes(registered)
         if not changes:
@@ -130,12 +130,12 @@ class FollowerPartitions:
             reading_session.transaction(follower, session_settings.SOURCE),
         ):
             there = _FollowerState.read(follower, registered)
-            findings = [found_there for each in changes if there and (found_there := there.finding(each))]
+            findings = [finding for each in changes if there and (finding := there.check(each))]
         self._mark()
         return min(findings, key=lambda each: each.waits, default=None)
 
     def _mark(self) -> None:
-        """Let the log come beyond what was seen, at a source at rest: a follower is divided once it has got there."""
+        """Write a mark at an idle source, so that the log and the follower get past the partition change."""
         if time.monotonic() >= self._marked_at + _MARK_SECONDS:
             source_rows.mark(self._source)
             self._marked_at = time.monotonic()
@@ -147,7 +147,7 @@ class FollowerPartitions:
 
 @dataclass(frozen=True)
 class _FollowerState:
-    """A follower's tables, by their oids at the source: names, partitions, copies, and how far they are divided."""
+    """A follower's tables by oid at the source: names, copies, and how far their partitions follow the source."""
 
     follower: Connection
     found: RegisteredFollower
@@ -158,7 +158,7 @@ class _FollowerState:
 
     @classmethod
     def read(cls, follower: Connection, registered: RegisteredFollower) -> _FollowerState | None:
-        """None if it has not begun."""
+        """Read the state of a follower; None if it has not begun."""
         here = position.find(follower, registered.source_id, registered.name)
         if here is None:
             return None
@@ -171,19 +171,19 @@ class _FollowerState:
         divided = detected_partitions.partitioning_states(follower, registered)
         return cls(follower, registered, here.seq, called, copied, divided)
 
-    def finding(self, each: _Change) -> PartitionFinding | None:
+    def check(self, each: _Change) -> PartitionFinding | None:
         """Return what a table lacks or keeps of a partition."""
         if self.found.ddl != "stop" and each.seen_at > self.found.made_at and each.id > self._divided(each).upto:
             what = "attached" if each.has_joined else "detached"
             return PartitionFinding(
-                f"partition {each.leaf_name} of table {self._named(each)} is still to be {what}", waits=True
+                f"partition {each.leaf_name} of table {self._table_name(each)} is still to be {what}", waits=True
             )
-        return self._of_joined(each) if each.has_joined else self._of_gone(each)
+        return self._check_joined(each) if each.has_joined else self._check_gone(each)
 
-    def _of_joined(self, each: _Change) -> PartitionFinding | None:
+    def _check_joined(self, each: _Change) -> PartitionFinding | None:
         if self._is_copied(each) or self._is_declared(each):
             return None
-        table = self._named(each)
+        table = self._table_name(each)
         if each.is_read or (each.settled_seq or 0) > self.seq:
             return PartitionFinding(f"table {table} gets the rows of its partition {each.leaf_name}", waits=True)
         if each.settled_as in ("read", "compared", "whole", "empty") or each.leaf_oid in self.called:
@@ -192,11 +192,11 @@ class _FollowerState:
         what = f"table {table} lacks rows of its partition {each.leaf_name}, which nothing reads"
         return PartitionFinding(f"{what}; {remedy}", waits=False)
 
-    def _of_gone(self, each: _Change) -> PartitionFinding | None:
+    def _check_gone(self, each: _Change) -> PartitionFinding | None:
         is_compared = each.settled_as == "compared" and (each.settled_seq or 0) <= self.seq
         if self._is_copied(each) or self._is_declared(each) or is_compared:
             return None
-        table = self._named(each)
+        table = self._table_name(each)
         what = f"table {table} keeps rows of partition {each.leaf_name}, which the source has no longer"
         names = map(".".join, partitions.names(self.follower, self.called[each.root_oid]))
         if self.found.ddl == "stop" and each.leaf_name in names:
@@ -206,7 +206,7 @@ class _FollowerState:
         return None
 
     def _is_kept(self, each: _Change) -> bool:
-        """True if its rows stay in the table: it is divided otherwise, or began with them from the log."""
+        """Return True if a partition's rows stay in the table, which has other partitions or began from the log."""
         if each.seen_at <= self.found.made_at:
             return self.found.copy == "log"
         if self.found.ddl != "stop":
@@ -218,12 +218,12 @@ class _FollowerState:
         return self.divided.get(each.root_oid, PartitioningState())
 
     def _is_copied(self, each: _Change) -> bool:
-        """True if the table was copied since."""
+        """Return True if the table was copied after the change."""
         return each.root_oid in self.copied and self.copied[each.root_oid] >= each.place
 
     def _is_declared(self, each: _Change) -> bool:
-        """True if the table was declared equal since."""
+        """Return True if the table was declared equal (`--copy none`) after the change."""
         return self.found.copy == "none" and each.seen_at <= self.found.made_at
 
-    def _named(self, each: _Change) -> str:
+    def _table_name(self, each: _Change) -> str:
         return ".".join(self.called[each.root_oid])

@@ -16,9 +16,9 @@ from pipeline.postgres import reading_session, session_settings
 from pipeline.postgres.connections import Connection
 
 STALLED_SECONDS = 60.0
-"""How long the follower may stand still while it is waited for."""
+"""Seconds that the follower may stall before the wait fails."""
 _POLL, _ASK_SECONDS = 0.02, 0.5
-"""Seconds between two looks at its position, and at its state."""
+"""Seconds between two checks of its position, and of its state."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ReachedPosition:
 
 
 class FollowerCatchUp:
-    """For one follower. All connections are used only while it is called."""
+    """Waits until one follower has caught up. It uses the connections only during calls."""
 
     def __init__(
         self, source: Connection, pipeline: Connection, follower: Connection, stored: ReplicationSource, name: str
@@ -39,9 +39,9 @@ class FollowerCatchUp:
         self._name, self._installed = name, False
 
     def __call__(self) -> ReachedPosition:
-        """Returns once the follower has what any snapshot of the source until now contains.
+        """Wait until the follower has everything that a snapshot of the source can contain now.
 
-        Raises FollowerError where it is paused or stopped, DatabaseUnavailableError where log or follower stand still.
+        Raises FollowerError if the follower is paused or stopped, DatabaseUnavailableError if log or follower stall.
         """
         marked = source_rows.mark(self._source)
         comparison.wait_for_log(self._pipeline, self._stored, marked)
@@ -58,7 +58,7 @@ class FollowerCatchUp:
         return ReachedPosition(marked, seq)
 
     def _position(self) -> int:
-        """0 where its applier has not begun, which makes the table for it."""
+        """Return the follower's seq, or 0 before its applier has begun and created the table of positions."""
         with reading_session.transaction(self._follower, session_settings.SOURCE):
             self._installed = self._installed or position.installed_version(self._follower) is not None
             found = position.find(self._follower, self._stored.id, self._name) if self._installed else None

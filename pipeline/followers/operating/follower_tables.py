@@ -1,4 +1,4 @@
-"""Which tables of the source a follower would have, as they are published now, and which of them it cannot have."""
+"""Chooses the published tables of the source for a follower, and refuses tables that it cannot have."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _DEFERRABLE_KEYS = """\
 select i.indrelid::bigint from pg_catalog.pg_index i
 where i.indrelid = any(%(oids)s::oid[]) and i.indisprimary and not i.indimmediate
 """
-"""Tables whose primary key holds only at a commit."""
+"""Return the tables whose primary key is deferrable, so it holds only at a commit."""
 _NEWEST_OF_SOURCE = """\
 select coalesce(
     (select seq from pipeline.events where source_database_id = %(source)s order by seq desc limit 1), 0
 )
 """
-"""The newest event of a source in the log; 0 before the first."""
+"""Return the newest seq of a source in the log; 0 before the first event."""
 
 
 def choose_tables(
     config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource, listed: Sequence[str]
 ) -> list[PublishedTable]:
-    """The captured tables that match these patterns, by name; all where there are no patterns.
+    """Return the captured tables that match these patterns, by name; all tables if there are no patterns.
 
-    Raises FollowerRefusedError where none does, and for tables of which a route sends something elsewhere.
+    Raises FollowerRefusedError if no table matches, and if a route sends changes of a table to another events table.
     """
     try:
         patterns.require_qualified(listed)
@@ -56,7 +56,7 @@ def choose_tables(
 
 
 def require_in_log(pipeline: Connection, stored: ReplicationSource, wanted: Iterable[PublishedTable]) -> None:
-    """Raises FollowerRefusedError for tables that cannot be made of the log, which lacks some of what they had."""
+    """Raise FollowerRefusedError for tables that the log does not have completely."""
     names = {str(each) for each in wanted}
     unread = overview.incomplete(pipeline, stored.id, _ALL)
     lacking = [each.table for each in unread if each.table in names and each.reason != known_tables.EMPTY]
@@ -86,7 +86,7 @@ def _require_unrouted(config: Config, found: Iterable[CapturedTable]) -> None:
 def describe_tables(
     source: Connection, stored: ReplicationSource, found: Sequence[CapturedTable]
 ) -> Iterable[PublishedTable]:
-    """With the columns that are published, and the names of those by which rows are known."""
+    """Yield these tables with their published columns and the names of their key columns."""
     names: dict[int, dict[int, str]] = {}
     values = {"oids": [each.oid for each in found]}
     for oid, attnum, name in source.execute(statement("followers.operating", "column_names"), values).fetchall():
@@ -105,25 +105,25 @@ def describe_tables(
 
 
 def _has_key(table: CapturedTable) -> bool:
-    """Whether all its rows are known by the same columns."""
+    """Return True if all rows of the table are identified by the same columns."""
     return table.keyed and bool(table.key) and ";" not in (table.key or "")
 
 
 def newest_seq(pipeline: Connection) -> int:
-    """The head of the log."""
+    """Return the newest seq of the log."""
     return int(queries.value(pipeline, "select pipeline.log_head()"))
 
 
 def count_seqs(pipeline: Connection, seq: int) -> int:
-    """How many seqs the log has up to one, without those that it has skipped by jumping: for rates."""
+    """Count the seqs of the log up to this one, without seqs that a restored log skipped; for rates."""
     return int(queries.value(pipeline, "select pipeline.seqs_between(null, 0, %s)", (seq,)))
 
 
 def newest_of_source(pipeline: Connection, stored: ReplicationSource) -> int:
-    """The newest event of this source, beyond which a follower does not come; 0 before the first."""
+    """Return the newest seq of this source, which is as far as a follower can get; 0 before the first event."""
     return int(queries.value(pipeline, _NEWEST_OF_SOURCE, {"source": stored.id}))
 
 
 def log_floor(pipeline: Connection) -> int:
-    """The seq after which the log has every event."""
+    """Return the seq after which the log has every event."""
     return int(queries.value(pipeline, "select pipeline.log_floor()"))

@@ -1,4 +1,4 @@
-"""`pipeline followers release`: a follower becomes a database of its own, with everything that the source had."""
+"""The command `pipeline followers release`: a follower becomes an independent database with all data of the source."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ WithSequences = Annotated[
 
 
 def release(context: typer.Context, name: Name, sequences: WithSequences = False, as_json: Json = False) -> int:
-    """End it for good, once it has everything that is committed at the source by now: then it is no follower any more.
+    """End a follower for good, once it has everything that is committed at the source.
 
-    Exit 1 where the source was written after that; what came after is named. Run again, it finishes what was cut off.
+    Exit 1 if the source was written after that; the command names what came after. If the command was cut off, run it
+    again.
     """
     from pipeline.followers.operating import release as release_follower
     from pipeline.followers.operating.render import show_released

@@ -1,4 +1,4 @@
-"""`pipeline followers watch`: source and followers, each second."""
+"""The command `pipeline followers watch`: shows source and followers each second."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import typer
 from pipeline.terminal.command import Json, load
 
 EVERY = 1.0
-"""Seconds between two looks."""
+"""Seconds between two reports."""
 
 
 def watch(context: typer.Context, as_json: Json = False) -> int:
-    """Rows of each table, lag, rate and state of source and followers, each second, until Ctrl-C.
+    """Show rows of each table, lag, rate and state of source and followers, each second, until Ctrl-C.
 
-    Rows are counted up to 100,000; ~ marks what Postgres estimates beyond that. With --json each look is one line.
+    Rows are counted up to 100,000; ~ marks larger numbers, which Postgres estimates. --json prints one line a second.
     """
     from pipeline.followers.operating.watch import FollowersWatch
     from pipeline.followers.operating.watched_followers import sections

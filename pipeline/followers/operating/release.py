@@ -1,4 +1,4 @@
-"""End a follower for good, at the source's last commit: what the end of a migration needs to know."""
+"""Ends a follower for good at the source's last commit, which completes a migration."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from pipeline.terminal import drawing
 from pipeline.wal import lsn
 
 LOG_SECONDS = 30.0
-"""How long the log has to come to what was committed while the follower was released."""
+"""Seconds that the log has to reach what was committed while the follower was released."""
 _POLL = 0.05
 _PROGRAM = "pipeline followers"
 
 
 @dataclass(frozen=True)
 class CameAfter:
-    """Events of the follower's tables that are in the log after its last one: it does not have them."""
+    """Events of the follower's tables in the log after its last seq, which the follower lacks."""
 
     events: int
     first_seq: int | None
@@ -46,10 +46,10 @@ class CameAfter:
 
 @dataclass(frozen=True)
 class ReleasedFollower:
-    """A follower that is none any more. It has everything up to `seq`, whose transaction has the LSN `commit_lsn`.
+    """A released follower. It has everything up to `seq`, whose transaction has the LSN `commit_lsn`.
 
-    `came_after`: what was committed at the source since; None: the log did not come so far. `sequences`: those that
-    were looked at, None where that was not asked for.
+    `came_after`: what was committed at the source after that; None: the log has not got there. `sequences`: the checked
+    sequences; None without `--sequences`.
     """
 
     follower: str
@@ -63,7 +63,7 @@ class ReleasedFollower:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing that the source has is known to be missing."""
+        """True if the follower is known to lack nothing that the source has."""
         return self.came_after is not None and not self.came_after.events
 
 
@@ -110,7 +110,7 @@ def release(
 
 
 def _wait_for_source(config: Config, source: Connection, pipeline: Connection, name: str) -> None:
-    """Until it has what is committed now, as `wait` does. Raises FollowerError where it will not."""
+    """Wait until the follower has what is committed now, as `wait` does. Raises FollowerError if it cannot."""
     shown = status.show(pipeline, name)
     copying = [each.table for each in shown.tables if each.state == "copying"]
     if shown.state in ("paused", "stopped") or shown.reason == status.NO_SERVER:
@@ -137,7 +137,7 @@ def _came_after(
     registered: RegisteredFollower,
     last: FollowerPosition,
 ) -> CameAfter | None:
-    """What was committed by now and the follower does not have; None where the log does not come so far."""
+    """Return what is committed by now and the follower lacks; None if the log does not get there in time."""
     marked, until = source_rows.mark(source), time.monotonic() + LOG_SECONDS
     while not progress.log_reaches(pipeline, stored.id, marked)[0]:
         if time.monotonic() > until:
@@ -155,8 +155,8 @@ def _warnings(name: str, last: FollowerPosition, after: CameAfter | None) -> Ite
     what = connecting.label(name)
     if after is None:
         yield (
-            f"{what}: the log does not have yet what was committed at the source since; whether anything came after "
-            f"seq {last.seq} is to be seen in it, once `pipeline status` says that it is up to date"
+            f"{what}: the log does not have yet what was committed at the source since; it shows if anything came "
+            f"after seq {last.seq}, once `pipeline status` says that it is up to date"
         )
     elif after.events:
         yield (

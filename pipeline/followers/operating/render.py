@@ -21,7 +21,7 @@ _STYLES = {"following": "green", "copying": "green", "waiting": "yellow", "pause
 
 
 def summary(found: Sequence[FollowerStatus]) -> Table:
-    """For `status` and `list`: one line for each follower."""
+    """Return a table for `status` and `list`, with one line for each follower."""
     columns = ("follower", "state", "tables", "seq", "behind", "lag", "reason")
     return drawing.table(columns, map(_line, found))
 
@@ -45,7 +45,7 @@ def show_followers(found: Sequence[FollowerStatus]) -> None:
 
 
 def show_follower(found: FollowerStatus) -> None:
-    """Print one with its settings and its tables."""
+    """Print one follower with its settings and its tables."""
     columns = ("table", "state", "reason")
     tables = ((each.table, style_state(each.state), join_remedy(each.reason, each.remedy)) for each in found.tables)
     drawing.show(
@@ -56,7 +56,7 @@ def show_follower(found: FollowerStatus) -> None:
 
 
 def show_waited(found: WaitResult) -> None:
-    """Say that they have everything."""
+    """Print that the followers have everything."""
     names = ", ".join(f'"{each.name}"' for each in found.followers)
     what = "follower" if len(found.followers) == 1 else "followers"
     has = "has" if len(found.followers) == 1 else "have"
@@ -65,20 +65,20 @@ def show_waited(found: WaitResult) -> None:
 
 
 def show_skipped(found: SkippedTransaction) -> None:
-    """Say what the follower does not have now, and how to see what follows from that."""
+    """Print which transaction the follower lacks, and how to see the differences."""
     seqs = f"seq {found.first_seq}" + (f" to {found.last_seq}" if found.last_seq > found.first_seq else "")
     tables = f" in {', '.join(found.tables)}" if found.tables else ""
     say(
-        f'follower "{found.follower}" goes on without the transaction of {seqs}{tables}; '
+        f'follower "{found.follower}" continues and lacks the transaction of {seqs}{tables}; '
         f"`pipeline followers verify {found.follower}` says what differs since"
     )
 
 
 def show_resync(found: RequestedResync) -> None:
-    """Say which tables are copied anew, and which were to be copied anyway."""
+    """Print which tables are copied again, and which were being copied already."""
     if found.tables:
         say(
-            f'follower "{found.follower}" copies {", ".join(found.tables)} anew, and applies nothing to '
+            f'follower "{found.follower}" copies {", ".join(found.tables)} again, and applies nothing to '
             f"{'it' if len(found.tables) == 1 else 'them'} after seq {found.seq} until then; "
             f"`pipeline followers wait {found.follower}` waits for it"
         )
@@ -88,7 +88,7 @@ def show_resync(found: RequestedResync) -> None:
 
 
 def show_released(found: ReleasedFollower) -> None:
-    """Say up to where it has everything, and which sequences were set."""
+    """Print up to which seq the follower has everything, and which sequences were set."""
     where = f" ({lsn.show(found.commit_lsn)})" if found.commit_lsn is not None else ""
     say(f'follower "{found.follower}" is released: it has everything up to seq {found.seq}{where}')
     if found.sequences:
@@ -110,12 +110,12 @@ def _facts(found: FollowerStatus) -> Iterator[tuple[str, object]]:
 
 
 def style_state(state: str) -> EscapedText:
-    """A state in its colour."""
+    """Return a state in its color."""
     return EscapedText(state, _STYLES.get(state, "bold red"))
 
 
 def _count_tables(tables: Sequence[FollowerTableStatus]) -> str:
-    """How many there are, of those in a state of their own how many."""
+    """Return the number of tables, and how many are in each state if the states differ."""
     states = Counter(each.state for each in tables)
     if len(states) < 2:
         return f"{len(tables):,}"
@@ -123,5 +123,5 @@ def _count_tables(tables: Sequence[FollowerTableStatus]) -> str:
 
 
 def join_remedy(reason: str | None, remedy: str | None) -> str:
-    """Reason and remedy in one line."""
+    """Return reason and remedy in one line."""
     return "; ".join(part for part in (reason, remedy) if part)

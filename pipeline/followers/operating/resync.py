@@ -1,4 +1,4 @@
-"""`pipeline followers resync`: tables of a follower copied anew from the source, while its others follow the log."""
+"""The command `pipeline followers resync`: copies tables again from the source, while the others follow the log."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pipeline.followers.operating import status
 from pipeline.followers.registry import ApplierReport, FollowerTable, RegisteredFollower
 from pipeline.postgres.connections import Connection
 
-ASKED = "somebody has asked for tables to be copied anew"
+ASKED = "a user has asked to copy tables again"
 LOCK_TIMEOUT = "60s"
-"""How long is waited for the transaction of its applier, which holds the position."""
+"""The longest wait for the applier's transaction, which holds the position."""
 
 
 @dataclass(frozen=True)
 class RequestedResync:
-    """Tables that are to be copied anew from seq `seq` on; `copying`: those that were, already, or are yet to be."""
+    """Tables that are copied again from seq `seq` on; `copying`: tables whose copy was requested already."""
 
     follower: str
     seq: int
@@ -33,11 +33,11 @@ class RequestedResync:
 
 
 def resync(pipeline: Connection, name: str, tables: Sequence[str]) -> RequestedResync:
-    """Let these tables be copied anew: `schema.table`, or patterns of it. Returns before that is done.
+    """Request new copies of these tables (`schema.table`, or patterns), and return before they are made.
 
-    Until then the follower applies nothing of the log to them, so that it also goes on where one of them had stopped
-    it. Raises UnknownFollowerError, TableRefusedError for what is none of its tables, FollowerError where it has not
-    begun, and DatabaseUnavailableError where its database does not answer.
+    Until then the follower applies nothing to these tables, so a follower that one of them had stopped continues.
+    Raises UnknownFollowerError, TableRefusedError for what is none of its tables, FollowerError if the follower has not
+    begun, and DatabaseUnavailableError if its database does not answer.
     """
     status.show(pipeline, name)
     found = registry.find(pipeline, name)[0]
@@ -54,7 +54,7 @@ def resync(pipeline: Connection, name: str, tables: Sequence[str]) -> RequestedR
         raise connecting.unavailable(name, found.dsn, error) from error
     wanted = [table for table in chosen if table.table_oid not in copying]
     registry.store_table_states(pipeline, found.id, [_copying(each) for each in wanted])
-    if wanted and found.state in ("stopped", "waiting"):  # its applier looks at once, not when it had meant to
+    if wanted and found.state in ("stopped", "waiting"):  # so that its applier tries again at once
         registry.store_report(pipeline, found.id, ApplierReport("waiting", ASKED))
     return RequestedResync(
         name,
@@ -65,21 +65,21 @@ def resync(pipeline: Connection, name: str, tables: Sequence[str]) -> RequestedR
 
 
 def _choose_tables(registered: RegisteredFollower, tables: Sequence[str]) -> list[FollowerTable]:
-    """Those of its tables that are named. Raises TableRefusedError."""
+    """Return the follower's tables with these names. Raises TableRefusedError."""
     chosen = list[FollowerTable]()
     for name in tables:
         if matching := [table for table in registered.table_states if patterns.matches((name,), _name(table))]:
             chosen += matching
             continue
         if name == "*" and not registered.table_states:
-            continue  # its position moves where the log lost what it has
+            continue  # its position moves if the log lost what it has
         has = first_names(_name(table) for table in registered.table_states) if registered.table_states else "no tables"
         raise TableRefusedError(f"{connecting.label(registered.name)} has no table {name}; it has {has}")
     return list(dict.fromkeys(chosen))
 
 
 def _request_copies(follower: Connection, registered: RegisteredFollower, oids: Sequence[int]) -> tuple[int, set[int]]:
-    """Returns the seq from which on they are copied anew, and those of them that are to be copied already."""
+    """Return the seq from which on these tables are copied again, and the tables whose copy was requested already."""
     begun = position.installed_version(follower) is not None
     with follower.transaction():
         here = position.find_and_lock(follower, registered.source_id, registered.name) if begun else None

@@ -1,4 +1,4 @@
-"""Let a follower go on without the one transaction that it has stopped before."""
+"""Lets a stopped follower skip the one transaction at which it stopped."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 
-SKIPPED = "it goes on after a transaction that somebody has skipped"
+SKIPPED = "the follower continues after a transaction that a user has skipped"
 
 
 @dataclass(frozen=True)
 class SkippedTransaction:
-    """The transaction that the follower does not have: its seqs, and the tables that it would have changed there."""
+    """A transaction that the follower lacks: its seqs, and the tables that it would have changed."""
 
     follower: str
     first_seq: int
@@ -31,11 +31,11 @@ class SkippedTransaction:
 
 
 def skip(config: Config, pipeline: Connection, name: str, seq: int) -> SkippedTransaction:
-    """Move the follower past the transaction that this seq is of, which must be the one that it has stopped before.
+    """Move the follower past the transaction of this seq, at which it must have stopped.
 
-    It is recorded in the follower, in `pipeline_follower.skipped`. Raises UnknownFollowerError, FollowerError with what
-    is otherwise and the remedy, and DatabaseUnavailableError where its database does not answer. Nothing else changes
-    there: its tables lack what the transaction did.
+    The follower records the transaction in `pipeline_follower.skipped`; its tables lack the changes. Raises
+    UnknownFollowerError, FollowerError with the reason for a refusal and the remedy, and DatabaseUnavailableError if
+    its database does not answer.
     """
     status.show(pipeline, name)
     found = registry.find(pipeline, name)[0]
@@ -63,7 +63,7 @@ def skip(config: Config, pipeline: Connection, name: str, seq: int) -> SkippedTr
 
 
 def _require_next(registered: RegisteredFollower, next_one: NextTransaction | None, here: int, seq: int) -> None:
-    """Raises FollowerError where the seq is of another transaction than the next one."""
+    """Raise FollowerError if the seq does not belong to the next transaction."""
     what = connecting.label(registered.name)
     if next_one is None:
         raise FollowerError(

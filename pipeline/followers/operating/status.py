@@ -1,4 +1,4 @@
-"""Followers as people see and change them, in the terminal and over REST."""
+"""Shows and changes followers, for the terminal and over HTTP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STARTING = "a server has just started, and does not apply the log to it yet"
 
 @dataclass(frozen=True)
 class FollowerTableStatus:
-    """A table of a follower: `schema.table`, and what is the matter with it."""
+    """A table of a follower: `schema.table`, its state, the reason and the remedy."""
 
     table: str
     state: str
@@ -31,10 +31,10 @@ class FollowerTableStatus:
 
 @dataclass(frozen=True)
 class FollowerStatus:
-    """A follower. `seq`: everything up to it is applied; LSN and time are of the last transaction.
+    """The status of a follower. `seq`: everything up to it is applied; LSN and time are of the last transaction.
 
-    `lag_seqs`: events that it has not applied; `lag_seconds`: the age of the first of them, 0 where there is none.
-    `database`: where it is, without any secret. `patterns`: which tables it has; empty means all that are captured.
+    `lag_seqs`: the number of events that are not applied; `lag_seconds`: the age of the first of them, or 0.
+    `database`: its place, without any secret. `patterns`: of its tables; empty means all captured tables.
     """
 
     name: str
@@ -60,17 +60,17 @@ class FollowerStatus:
 
     @property
     def JSON(self) -> list[str]:
-        """The names of what is printed."""
+        """The names of the printed fields."""
         return [*(each.name for each in fields(self)), "lacks"]
 
     @property
     def not_followed(self) -> list[FollowerTableStatus]:
-        """The tables that it does not follow: they wait, are copied, or are stopped."""
+        """The tables that the follower does not follow: they wait, are copied, or are stopped."""
         return [table for table in self.tables if table.state != "following"]
 
     @property
     def lacks(self) -> str | None:
-        """Why it does not follow each of its tables, in one line; None if it does.
+        """One line with the reason why the follower does not follow all of its tables; None if it does.
 
         A paused follower follows what it followed before: its seq says what it has.
         """
@@ -90,7 +90,7 @@ def join_reason(what: str, reason: str | None, remedy: str | None) -> str:
 
 
 def follower_status(each: RegisteredFollower, *, served: bool, starts: bool = False) -> FollowerStatus:
-    """`served`: whether a server runs that applies the log. `starts`: a server has just started, and will."""
+    """Return the status of a follower. `served`: a server applies the log; `starts`: a server has just started."""
     state, reason, remedy = _state(each, served, starts)
     tables = [
         FollowerTableStatus(f"{table.table_schema}.{table.table_name}", table.state, table.reason, table.remedy)
@@ -121,9 +121,9 @@ def follower_status(each: RegisteredFollower, *, served: bool, starts: bool = Fa
 
 
 def _state(each: RegisteredFollower, served: bool, starts: bool) -> tuple[str, str | None, str | None]:
-    """What people have asked for comes before what the applier reported: one that does not run reports nothing."""
+    """Return state, reason and remedy: a user's request comes first, because a stopped applier reports nothing."""
     if each.wanted == "paused":
-        return "paused", "somebody has paused it", f"`pipeline followers resume {each.name}`"
+        return "paused", "a user has paused it", f"`pipeline followers resume {each.name}`"
     if not served and each.state != "stopped":
         return ("waiting", STARTING, None) if starts else ("waiting", NO_SERVER, START_SERVER)
     if each.state == "paused":
@@ -132,12 +132,12 @@ def _state(each: RegisteredFollower, served: bool, starts: bool) -> tuple[str, s
 
 
 def list_followers(pipeline: Connection) -> list[FollowerStatus]:
-    """All of them by name."""
+    """Return the status of all followers, ordered by name."""
     return _shown(pipeline, registry.find(pipeline))
 
 
 def show(pipeline: Connection, name: str) -> FollowerStatus:
-    """One of them. Raises UnknownFollowerError."""
+    """Return the status of one follower. Raises UnknownFollowerError."""
     found = _shown(pipeline, registry.find(pipeline, name))
     if not found:
         raise UnknownFollowerError(
@@ -147,7 +147,7 @@ def show(pipeline: Connection, name: str) -> FollowerStatus:
 
 
 def pause(pipeline: Connection, name: str) -> FollowerStatus:
-    """Apply nothing more to it; the log is kept for it. Raises UnknownFollowerError, FollowerError."""
+    """Pause a follower, for which the log is kept. Raises UnknownFollowerError, FollowerError."""
     with pipeline.transaction():
         show(pipeline, name)
         registry.set_wanted(pipeline, name, "paused")
@@ -155,7 +155,7 @@ def pause(pipeline: Connection, name: str) -> FollowerStatus:
 
 
 def resume(pipeline: Connection, name: str) -> FollowerStatus:
-    """Go on where it was. Raises UnknownFollowerError, FollowerError."""
+    """Resume a follower at its position. Raises UnknownFollowerError, FollowerError."""
     with pipeline.transaction():
         show(pipeline, name)
         registry.set_wanted(pipeline, name, "running")
@@ -163,7 +163,7 @@ def resume(pipeline: Connection, name: str) -> FollowerStatus:
 
 
 def remove(pipeline: Connection, name: str) -> FollowerStatus:
-    """Forget it, and return it as it was. Its database keeps what it has, and its position in the log."""
+    """Remove a follower, and return its last status. Its database keeps its rows and its position."""
     with pipeline.transaction():
         found = show(pipeline, name)
         registry.remove(pipeline, name)
@@ -171,7 +171,7 @@ def remove(pipeline: Connection, name: str) -> FollowerStatus:
 
 
 def is_served(pipeline: Connection) -> bool:
-    """Whether a server runs that applies the log to followers."""
+    """Return True if a server runs that applies the log to followers."""
     role = role_locks.states(pipeline).get(ROLE)
     return role is not None and role.held
 

@@ -1,4 +1,4 @@
-"""`pipeline followers verify`: whether a follower's tables have what the source's have, by content."""
+"""The command `pipeline followers verify`: compares the content of a follower's tables with the source's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pipeline.wal import lsn
 
 _ALTERED = "it was altered while it was compared; run it again"
 SHOWN = 100
-"""How many differing rows of a table are named; all are counted."""
+"""The most differing rows of a table that are named; all are counted."""
 OnStep = Callable[[str, int], None]
 """Called after each step with the table and the rows of it that were compared so far."""
 State = Literal["equal", "differs", "refused"]
@@ -39,12 +39,11 @@ _PROGRAM = "pipeline followers verify"
 
 @dataclass
 class VerifiedTable:
-    """A table. `reason`: why it is refused. `differing`: how many rows; `differences`: the first of them.
+    """The result for one table. `reason`: why it is refused. `differing`: number of rows; `differences`: the first.
 
     `form`: how its name or its columns differ from those in the newest event of the log. `altered`: what the source has
-    altered since; that comes with the next change, and is no difference.
-
-    `unsettled`: rows that were written all the while, and never seen at both sides as of the same commit.
+    altered since, which reaches the follower with the next change and is no difference. `unsettled`: rows that were
+    written so often that they were never read at both sides as of the same commit.
     """
 
     table: str
@@ -61,9 +60,9 @@ class VerifiedTable:
 
 @dataclass(frozen=True)
 class FollowerVerification:
-    """What was found. Everything up to `verified_through`, seq `seq`, was in the follower before it was compared.
+    """The result of a comparison. The follower had everything up to `verified_through`, seq `seq`, before it began.
 
-    `ok`: tables were compared, and none differs; one that was asked for by name and refused counts, too.
+    `ok`: tables were compared, and none differs; a table that was named and is refused makes it False, too.
     """
 
     ok: bool
@@ -121,7 +120,7 @@ def verify(
 
 @contextmanager
 def _both_sides(config: Config, registered: RegisteredFollower) -> Iterator[tuple[Connection, Connection]]:
-    """Both sides, which print values by the same settings, and refuse rather than hide rows behind a policy."""
+    """Connect to both sides with the same settings, which raise an error if a row security policy hides rows."""
     there = {"settings": comparison.FOLLOWER, "prepare_threshold": None}
     with (
         reading_session.connect(config, name=_PROGRAM, settings=comparison.SOURCE) as source,
@@ -170,7 +169,7 @@ class _TableVerifier:
         self._reach, self._on_step = reach, on_step
 
     def compare(self, table: FollowerTable) -> VerifiedTable:
-        """One table, or why it is refused."""
+        """Compare one table, or return why it is refused."""
         began = monotonic()
         found = VerifiedTable(f"{table.table_schema}.{table.table_name}")
         try:
@@ -192,7 +191,7 @@ class _TableVerifier:
             reading_session.transaction(self._follower, comparison.FOLLOWER),
         ):
             columns = shape.read(self._source, self._follower, described)
-        if self._described(table).relations != described.relations:  # their conditions are of the shape that was read
+        if self._described(table).relations != described.relations:  # the conditions must be of the shape that was read
             raise NotComparableError(_ALTERED)
         named = set[tuple[str, ...]]()
         for step in TableComparison(self._source, self._follower, described, columns, self._reach).run():
@@ -207,12 +206,13 @@ class _TableVerifier:
             raise NotComparableError(_ALTERED)
         if not described.key and found.unsettled:
             raise NotComparableError(
-                "it has no key that tells its rows apart, and was written all the while; run it again when nobody does"
+                "it has no key that tells its rows apart, and was written throughout; run it again while no session "
+                "writes it"
             )
         found.state = "differs" if named or found.form else "equal"
 
     def _formed(self, table: FollowerTable, described: ComparedTable, found: VerifiedTable) -> ComparedTable:
-        """Say how the table's form differs, and leave out the columns that the follower lacks by that."""
+        """Note how the table's form differs, and leave out the columns that the follower therefore lacks."""
         form = follower_forms.compare(self._source, self._pipeline, self._follower, self._found, table)
         found.form = form.differing
         found.altered = form.altered_since((described.schema, described.name), described.columns)
@@ -222,20 +222,20 @@ class _TableVerifier:
         return replace(described, columns=columns)
 
     def _now(self, table: FollowerTable) -> FollowerTable:
-        """As its follower has it now: somebody may have begun to copy it meanwhile."""
+        """Return the table's current state at the follower, because a copy of it may have begun."""
         found = registry.find(self._pipeline, self._found.name)
         same = (each for follower in found for each in follower.table_states if each.table_oid == table.table_oid)
         if (now := next(same, None)) is None:
-            raise NotComparableError("the follower does not have it any more")
+            raise NotComparableError("the follower no longer has it")
         return now
 
     def _described(self, table: FollowerTable) -> ComparedTable:
-        """As the source publishes it now. Raises NotComparableError."""
+        """Return the table as the source publishes it now. Raises NotComparableError."""
         if table.state in ("copying", "stopped"):
             raise NotComparableError(f"it is {table.state}" + (f": {table.reason}" if table.reason else ""))
         captured = self._captured.get(table.table_oid)
         if captured is None:
-            raise NotComparableError("the source does not publish it any more")
+            raise NotComparableError("the source no longer publishes it")
         publications = list(publication_ledger.known_publications(self._stored))
         with reading_session.transaction(self._source, comparison.SOURCE):
             [wanted] = follower_tables.describe_tables(self._source, self._stored, [captured])

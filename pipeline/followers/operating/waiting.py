@@ -1,4 +1,4 @@
-"""Wait until followers follow each of their tables and have everything that is committed at the source by now."""
+"""Waits until followers follow each of their tables and have everything that is committed at the source by now."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 
 _POLL = 0.1
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 
 @dataclass(frozen=True)
 class WaitResult:
-    """`reason`: why it ended before all of them had everything, None where they have it.
+    """The result of a wait. `reason`: why it ended before all followers had everything; None if they have it.
 
-    Everything that was committed when it began is before `committed_lsn`. `seq`: the newest event of that, None where
-    the log did not come so far. `followers`: as they were at the end.
+    Everything that was committed when the wait began is before `committed_lsn`. `seq`: its newest event; None if the
+    log did not get there. `followers`: their status at the end.
     """
 
     ok: bool
@@ -43,13 +43,12 @@ class WaitResult:
 def wait(
     config: Config, source: Connection, pipeline: Connection, names: Sequence[str], timeout: float | None = None
 ) -> WaitResult:
-    """Until each has it, or one of them will not: it is paused or stopped; at most so many seconds.
+    """Wait until each follower has everything, one is paused or stopped, or `timeout` seconds have passed.
 
-    Each must have the names and columns, too, that events of the log give its tables, and what joined and left them as
-    partitions.
+    Each follower must also have the table names, columns and partitions that the log and the source have.
 
-    A position is seen as its applier reports it, half a second late. Raises UnknownFollowerError, also where one is
-    removed meanwhile, and FollowerError where no source is known.
+    An applier reports its position about every half second. Raises UnknownFollowerError, also if a follower is removed
+    during the wait, and FollowerError if no source is known.
     """
     began = time.monotonic()
     stored = sources.find(pipeline, config.source_id)
@@ -79,19 +78,21 @@ def wait(
 def _find_obstacle(
     pipeline: Connection, lacking: Sequence[FollowerStatus], partitions: FollowerPartitions
 ) -> str | None:
-    """As `find_obstacle`; one that stopped before the server saw a partition that joined goes on by itself."""
+    """Return the obstacle, except for followers that continue by themselves once the server sees a new partition."""
     reason = find_obstacle(lacking)
     if reason is None or not followers.is_served(pipeline):
         return reason
     stopped = [each.name for each in lacking if each.state == "stopped"]
-    may_go_on = [each.name for each in registry.find(pipeline) if each.name in stopped and partitions.may_go_on(each)]
-    return find_obstacle([each for each in lacking if each.name not in may_go_on])
+    may_continue = [
+        each.name for each in registry.find(pipeline) if each.name in stopped and partitions.may_continue(each)
+    ]
+    return find_obstacle([each for each in lacking if each.name not in may_continue])
 
 
 def _find_differences(
     source: Connection, pipeline: Connection, names: Sequence[str], partitions: FollowerPartitions
 ) -> tuple[str | None, str | None]:
-    """Say what one of them will not have of its partitions, names and columns; and what comes by itself."""
+    """Return what a follower will lack of its partitions, names and columns; and what comes by itself."""
     waits: str | None = None
     for each in registry.find(pipeline):
         finding = partitions.compare(each) if each.name in names else None
@@ -109,12 +110,12 @@ def _read_statuses(pipeline: Connection, names: Sequence[str]) -> list[FollowerS
 
 
 def has_everything(each: FollowerStatus, seq: int | None) -> bool:
-    """True if it follows each of its tables and is past this seq."""
+    """Return True if a follower follows each of its tables and has this seq."""
     return seq is not None and each.seq >= seq and each.lacks is None
 
 
 def find_obstacle(lacking: Sequence[FollowerStatus]) -> str | None:
-    """Why one of them will not come to it by itself, in one line; None where all may."""
+    """Return one line with why a follower cannot get everything by itself; None if all may."""
     for each in lacking:
         if each.state in ("paused", "stopped"):
             return join_reason(f'follower "{each.name}" is {each.state}', each.reason, each.remedy)
@@ -126,7 +127,7 @@ def find_obstacle(lacking: Sequence[FollowerStatus]) -> str | None:
 
 
 def _find_other_form(source: Connection, pipeline: Connection, names: Sequence[str]) -> str | None:
-    """Say which table of one of them has another name or other columns than in the log; None if none has."""
+    """Return which table of a follower has another name or other columns than in the log; None if none has."""
     for each in registry.find(pipeline):
         if each.name in names and (said := follower_forms.find_difference(source, pipeline, each)):
             what = f'follower "{each.name}": {said}'

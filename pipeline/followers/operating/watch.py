@@ -1,4 +1,4 @@
-"""Source and followers again and again: rows of each table, how far each is behind, and how fast it applies."""
+"""Watches source and followers: the rows of each table, how far each is behind, and how fast it applies."""
 
 from __future__ import annotations
 
@@ -24,22 +24,25 @@ from pipeline.postgres.connections import Connection
 from pipeline.process import supervised
 
 PATIENCE = 10.0
-"""Seconds that the pipeline database has for a look."""
+"""Seconds that the pipeline database may take to answer."""
 PROGRAM = "pipeline followers watch"
 SOURCE = "source"
 CONNECT_SECONDS = 5
 RATE_LOOKS = 4
-"""A rate is that between the last of them and the first: appliers say twice a second how far they are."""
+"""A rate is measured over this many observations, because appliers report their position twice a second."""
 
 EVERY = 1.0
 """Seconds between two counts of a database."""
 SILENT_SECONDS = 10.0
-"""After so long a database counts as silent, and its connection is given up."""
+"""Seconds without an answer after which a database counts as silent and its connection is closed."""
 
 
 @dataclass(frozen=True)
 class WatchedTable:
-    """A table of a database. `rows` None: not there, locked, or not counted yet; `estimated`: too many to count."""
+    """A table of a database. `rows`: None if it does not exist, is locked or not counted yet.
+
+    `estimated`: the table has too many rows to count.
+    """
 
     table: str
     rows: int | None
@@ -48,9 +51,9 @@ class WatchedTable:
 
 @dataclass(frozen=True)
 class WatchedDatabase:
-    """The source, or a follower. `seq`: of the source the head of the log; of a follower what it has everything up to.
+    """The source or a follower. `seq`: for the source the head of the log; a follower has everything up to its `seq`.
 
-    `rate`: changes a second during the last looks, None at the first. `rows_reason`: why no rows are known.
+    `rate`: changes a second in the last observations, None at the first. `rows_reason`: why no rows are known.
     """
 
     name: str
@@ -67,7 +70,7 @@ class WatchedDatabase:
 
 @dataclass(frozen=True)
 class WatchState:
-    """All of them, the source first. `reason`: why the pipeline database gives none."""
+    """The source, then all followers, at one moment. `reason`: why the pipeline database did not answer."""
 
     at: datetime
     reason: str | None = None
@@ -75,7 +78,7 @@ class WatchState:
 
 
 class FollowersWatch:
-    """Looks at all followers that are registered at the time. A context manager, from one thread.
+    """Observes all followers that are registered at the time. A context manager for one thread.
 
     `most`: the rows of a table with more are estimated; None: all are counted.
     """
@@ -93,7 +96,7 @@ class FollowersWatch:
             each.end()
 
     def look(self) -> WatchState:
-        """As they are now. What does not answer is said to, and is not waited for."""
+        """Return the current state. A database that does not answer gets a reason, and no call waits for it."""
         now = datetime.now(UTC)
         try:
             dsn = self._config.database
@@ -146,7 +149,7 @@ class FollowersWatch:
 
 
 def _watched_tables(tables: Sequence[NamedTable], found: dict[int, RowCount | None]) -> list[WatchedTable]:
-    """By the names that they have there."""
+    """Return the row counts of these tables with their names in the registry."""
 
     def one(table: NamedTable) -> WatchedTable:
         rows = found.get(table.table_oid)
@@ -184,7 +187,7 @@ class RowCounter:
         supervised.start_thread(f"counting {name}", self._run)
 
     def look(self, tables: Sequence[NamedTable]) -> tuple[dict[int, RowCount | None], str | None]:
-        """What was found last, by the oid at the source, and why nothing is known; these tables are counted next."""
+        """Return the last counts by the oid at the source, or why none are known, and count these tables next."""
         self._tables = tables
         began, connection = self._began, self._connection
         if began is not None and time.monotonic() > began + SILENT_SECONDS:
@@ -194,7 +197,7 @@ class RowCounter:
         return self._found, self._reason
 
     def end(self) -> None:
-        """Count no more; what is being counted is not waited for."""
+        """Stop counting, without waiting for a count that runs."""
         self._ended.set()
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Draws source and followers as `pipeline followers watch` sees them: states, then the rows of each table."""
+"""Draws the state of source and followers for `pipeline followers watch`: states, then the rows of each table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNKNOWN = "?"
 
 
 def sections(now: WatchState) -> Iterator[RenderableType]:
-    """The parts of that, to be printed below each other."""
+    """Yield the parts of this state, which are printed below each other."""
     if now.reason is not None:
         yield EscapedText(now.reason, "yellow")
         return
@@ -48,5 +48,5 @@ def _rows(name: str, of: WatchedDatabase) -> str:
 
 
 def format_rows(found: WatchedTable) -> str:
-    """How many rows, with ~ where that is an estimate."""
+    """Return the number of rows, with ~ before an estimate."""
     return UNKNOWN if found.rows is None else f"{'~' if found.estimated else ''}{found.rows:,}"

@@ -15,7 +15,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 LOOK_SECONDS = 0.5
-"""Seconds between two checks of the applier if the server has found a change of a partition."""
+"""Seconds between two checks whether the server has found a change of a partition."""
 _FOLDER = "followers.running"
 
 

@@ -91,7 +91,7 @@ def test_what_cannot_be_whole_is_refused_and_goes_on(following: Following) -> No
     done = following.run("release", "reports")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        'pipeline: follower "reports" is paused, and can be released when it follows: somebody has paused it; '
+        'pipeline: follower "reports" is paused, and can be released when it follows: a user has paused it; '
         "`pipeline followers resume reports`\n"
     )
     following.command("resume", "reports")

@@ -42,7 +42,7 @@ def test_wait_says_in_one_line_why_it_ends_without(following: Following) -> None
     done = following.run("wait", "reports")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        'pipeline: follower "reports" is paused: somebody has paused it; `pipeline followers resume reports`\n'
+        'pipeline: follower "reports" is paused: a user has paused it; `pipeline followers resume reports`\n'
     )
     assert following.command("wait", "reports", status=1)["reason"] in done.stderr
     following.command("resume", "reports")

@@ -60,8 +60,8 @@ REPORTS = RegisteredFollower(
         ("running", "stopped", False, "stopped", None),
         ("running", "stopped", True, "stopped", None),
         ("running", "paused", True, "waiting", "it was resumed, and has not begun again yet"),
-        ("paused", "following", True, "paused", "somebody has paused it"),
-        ("paused", "stopped", False, "paused", "somebody has paused it"),
+        ("paused", "following", True, "paused", "a user has paused it"),
+        ("paused", "stopped", False, "paused", "a user has paused it"),
     ],
 )
 def test_its_state(wanted: str, reported: str, served: bool, state: str, reason: str | None) -> None:

@@ -1,4 +1,4 @@
--- The names of a table's columns; no row if there is no such table.
+-- Return the names of a table's columns; no row if the table does not exist.
 select array(
     select a.attname::text from pg_catalog.pg_attribute a
     where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped

@@ -1,4 +1,4 @@
--- What the log has of these tables after a seq; of partitions the root is named.
+-- Count the events of these tables and their partitions in the log after a seq; partitions have their root's name.
 select count(*) as events, min(e.seq) as first_seq, max(e.seq) as last_seq,
     coalesce(array_agg(distinct e.source_table_schema || '.' || e.source_table_name), '{}') as tables
 from pipeline.events e

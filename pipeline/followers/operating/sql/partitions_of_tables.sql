@@ -1,4 +1,4 @@
--- Of each partition of these tables the newest change that a look found. Being read: its rows come, or are compared.
+-- Return the newest change of each partition of these tables. is_read: its rows are being read or compared.
 select distinct on (c.root_oid, c.leaf_oid) c.id, c.root_oid, c.leaf_oid, c.leaf_name, c.what, c.epoch, c.seen_lsn, c.seen_at,
     c.settled_as, c.settled_seq, c.settled_at is null and (
         c.reason is null and coalesce(b.state not in ('failed', 'cancelled'), true)

@@ -93,7 +93,7 @@ def test_its_state_comes_before_what_could_be_seen() -> None:
 
 def test_one_that_is_stopped_is_named_though_none_is_late_yet() -> None:
     stopped = other("stopped", state="stopped", reason="so", remedy="do", lag_seconds=1.0)
-    paused = other("paused", state="paused", reason="somebody has paused it", remedy="resume", lag_seconds=0.5)
+    paused = other("paused", state="paused", reason="a user has paused it", remedy="resume", lag_seconds=0.5)
     [found] = limits(REPORTS, paused, stopped, own=0.0)
     assert found.text == (
         'follower "stopped" is farthest behind: the first of 5 seqs is 1.0 s old; it is stopped: so; '
