@@ -1,6 +1,6 @@
-"""For programs with access to the pipeline database; no server takes part.
+"""A client library for programs with access to the pipeline database; no server takes part.
 
-`EventLog` reads the log, `Queue` and `AsyncQueue` work off a records consumer.
+`EventLog` reads the log; `Queue` and `AsyncQueue` process the items of a records consumer.
 """
 
 from __future__ import annotations

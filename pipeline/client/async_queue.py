@@ -1,4 +1,4 @@
-"""`AsyncQueue`, as `Queue` for programs on asyncio: `async for item in queue: with item: …`."""
+"""`AsyncQueue`, a `Queue` for programs on asyncio: `async for item in queue: with item: …`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from pipeline.client.sigterm import SigtermHandler
 
 
 class AsyncQueue:
-    """As `Queue`, in one event loop, as a task of it. Items are the same, and nothing of them has to be awaited.
+    """A `Queue` for one event loop, in which it runs a task. Items are the same, and their methods are not awaited.
 
-    Close it, or use `async with queue:`, or what was taken ahead comes again only when its visibility is over.
+    Close the queue, or use `async with queue:`. Otherwise items that were taken ahead are delivered again only when
+    their visibility is over.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class AsyncQueue:
         wait: float | None = None,
         on_sigterm: bool = True,
     ) -> None:
-        """Connects later. `dsn`: libpq URI or key=value."""
+        """Prepare the queue, which connects at the first item. `dsn`: libpq URI or key=value."""
         self._held = held_items(ahead, visibility)
         self._news = asyncio.Event()
         self._pump = QueuePump(dsn, consumer, self._held, self._news.set)
@@ -60,17 +61,17 @@ class AsyncQueue:
             item = await self._next()
         elif held.is_low:
             self._pump.wake()
-            await asyncio.sleep(0)  # a program that awaits nothing would keep the pump from working
+            await asyncio.sleep(0)  # else a program that awaits nothing would never let the pump work
         if item is None:
             raise StopAsyncIteration
         return item
 
     def stop(self) -> None:
-        """As `Queue.stop`."""
+        """End the loop after the current item, and give the other items back; see `Queue.stop`."""
         self._pump.stop()
 
     async def close(self) -> None:
-        """As `Queue.close`."""
+        """Settle what the program has settled, and give back items that were taken ahead; see `Queue.close`."""
         self._held.stopping = True
         if self._task is not None:
             self._pump.close()
@@ -81,7 +82,7 @@ class AsyncQueue:
             raise self._pump.error
 
     async def _next(self) -> Item | None:
-        """Wait for one; None: the loop ends."""
+        """Wait for an item; None: the loop ends."""
         held, until = self._held, None if self._wait is None else time.monotonic() + self._wait
         held.waiting = True
         self._pump.wake()

@@ -38,7 +38,7 @@ __all__ = ["Event", "EventLog"]
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 5.0
-"""How often the log is read although no notification came; every second where LISTEN is not possible."""
+"""Seconds between reads of the log without a notification; 1 second if LISTEN is not possible."""
 _POLL_ALONE_SECONDS = 1.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
 _FIRST_ROWS, _MOST_ROWS, _PAGE_BYTES = 100, 2_000, 8_000_000
@@ -48,7 +48,7 @@ _FIRST_ROWS, _MOST_ROWS, _PAGE_BYTES = 100, 2_000, 8_000_000
 class Event:
     """One change, with the columns of `sequin_events`. Numbers in `record` are exact: int, or Decimal.
 
-    An integer of more digits than `int` takes (4,300, sys.set_int_max_str_digits) is a Decimal. A document that is
+    An integer of more digits than `int` parses (4,300, sys.set_int_max_str_digits) is a Decimal. A document that is
     nested too deeply for Python's parser is None, and its text is in `unparsed` under the column's name.
     """
 
@@ -77,19 +77,19 @@ class Event:
 class EventLog:
     """The events table `events_table` of the database at `dsn`, for one reader.
 
-    The log stores no position for this kind of reader. Store it yourself, in the transaction that applies the event:
-    then every event is applied exactly once, whatever crashes. Retention does not wait for you; it waits for consumers.
+    The log stores no position for this kind of reader. Store the position in the transaction that applies the
+    event: then every event is applied exactly once, whatever crashes. Retention waits for consumers, but not for you.
     """
 
     def __init__(self, dsn: str, events_table: str = "public.sequin_events") -> None:
-        """Connects later. `dsn`: libpq URI or key=value."""
+        """Prepare a reader, which connects at the first read. `dsn`: libpq URI or key=value."""
         self._dsn = dsn
         self._table = EventsTable.parse(events_table)
 
     def read(self, after: int, limit: int = 1000, tables: Sequence[str] = ()) -> list[Event]:
-        """The next events after a seq, at most `limit`; empty when there are none yet.
+        """Return the next events after a seq, at most `limit`; empty if none has arrived yet.
 
-        A legacy table may have one seq several times: then all its events are returned, even more than `limit`.
+        A legacy table may have several events with one seq: then all of them are returned, even more than `limit`.
         Raises CursorExpiredError when retention has dropped the next one, DatabaseUnavailableError, ConsumerError as
         `follow`.
         """
@@ -105,15 +105,16 @@ class EventLog:
     def follow(
         self, after: int | None = None, tables: Sequence[str] = (), wait: float | None = None
     ) -> Iterator[Event]:
-        """Every event after a seq (None: from the oldest that is kept), in order of seq, then new ones as they arrive.
+        """Yield every event after a seq in order of seq, then new events as they arrive.
 
-        `tables`: `schema.table`, where `*` matches anything; none means all. Ends after `wait` seconds without an
-        event; None: never. No transaction is open in the database while the caller handles an event. A lost connection
-        is retried without end, and reading continues where it was.
-        Raises CursorExpiredError when retention has dropped the next event, DatabaseUnavailableError when the first
-        connection fails, ConsumerError when the table does not exist or may not be read, when `tables` is no list of
-        such patterns, or
-        `after` is a seq that the log has not handed out.
+        `after`: None begins with the oldest kept event. `tables`: patterns `schema.table`, in which `*` matches
+        anything; empty means all. Ends after `wait` seconds without an event; None: never. No transaction is open in
+        the database while the caller handles an event. If the connection is lost, the reader reconnects without end,
+        and continues after the last event.
+
+        Raises CursorExpiredError if retention has dropped the next event, DatabaseUnavailableError if the first
+        connection fails. Raises ConsumerError if the table does not exist or may not be read, if `tables` has another
+        pattern, or if the log has not assigned the seq `after` yet.
         """
         return self._following(_ReadingState(after, wait), _filter(tables))
 
@@ -156,7 +157,10 @@ class EventLog:
 
 @dataclass
 class _ReadingState:
-    """How far a follower is; `seen`: when it last got an event, or began."""
+    """The position and the waiting time of one call of `follow`.
+
+    `seen`: the time, by time.monotonic, of the last event, or of the first connection before that.
+    """
 
     position: int | None
     wait: float | None
@@ -164,12 +168,12 @@ class _ReadingState:
 
     @property
     def left(self) -> float | None:
-        """Seconds that it still waits; None: without end."""
+        """Return the seconds that remain to wait for an event; None: without end."""
         return None if self.wait is None or self.seen is None else max(0.0, self.seen + self.wait - time.monotonic())
 
 
 def _follow(reader: _LogReader, place: _ReadingState) -> Iterator[Event]:
-    """Follow over one connection, until no event came for too long."""
+    """Follow over one connection, until no event has arrived for `wait` seconds."""
     reader.listen()
     if place.position is None:
         place.position = reader.kept_from() - 1
@@ -187,7 +191,7 @@ def _follow(reader: _LogReader, place: _ReadingState) -> Iterator[Event]:
 
 
 class _LogReader:
-    """A reader's connection. `rows`: how many events to ask for, so that a page stays small in memory."""
+    """A connection that reads pages. `rows`: the most events of the next page, so that it stays small in memory."""
 
     def __init__(self, connection: Connection, table: EventsTable, wanted: EventFilter) -> None:
         self.rows = _FIRST_ROWS
@@ -204,16 +208,16 @@ class _LogReader:
         self._reached: int | None = None
 
     def listen(self) -> None:
-        """Listen for new events from now on, where possible: a standby and some poolers do not support LISTEN."""
+        """Listen for new events from now on, if possible: a standby and some poolers do not support LISTEN."""
         try:
             self._connection.execute(f"listen {CHANNEL}")
         except (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.FeatureNotSupported):
             self._poll = _POLL_ALONE_SECONDS
 
     def page(self, after: int, limit: int) -> EventPage[Event]:
-        """The next events, at most `limit`.
+        """Return the next events, at most `limit`.
 
-        Raises CursorExpiredError, and ConsumerError for a seq that is yet to come.
+        Raises CursorExpiredError, and ConsumerError for a seq that the log has not assigned yet.
         """
         request = EventPageRequest(after, min(limit, self.rows), _PAGE_BYTES, self._wanted)
         page = self._pages.read(self._connection, request)
@@ -232,13 +236,13 @@ class _LogReader:
         return page
 
     def wait(self, seconds: float | None) -> None:
-        """Wait until a notification, or until it is time to read again."""
+        """Wait for a notification, but at most until the next poll."""
         timeout = self._poll if seconds is None else min(seconds, self._poll)
         for _ in self._connection.notifies(timeout=timeout, stop_after=1):
             continue
 
     def kept_from(self) -> int:
-        """Every event from this seq on is kept."""
+        """Return the seq from which on every event is kept."""
         return self._kept.read(self._connection)
 
 

@@ -1,4 +1,4 @@
-"""JSON as programs get it: numbers with every digit."""
+"""Parses JSON so that numbers keep every digit."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from decimal import Decimal
 from typing import Any
 
 COLUMNS = ("record", "changes", "exact", "transaction_annotations", "metadata")
-"""What of an event or item is JSON."""
+"""The columns of an event or item that hold JSON."""
 
 
-def parse_all(columns: list[Any], places: Mapping[int, str]) -> dict[str, str]:
-    """Replace the texts at these places by their values. Returns those that are nested too deeply, by their names."""
+def parse_all(columns: list[Any], names: Mapping[int, str]) -> dict[str, str]:
+    """Replace JSON texts by their values. `names`: the column name for each index of a text.
+
+    A text that is nested too deeply becomes None; these texts are returned by column name.
+    """
     unparsed: dict[str, str] = {}
-    for place, name in places.items():
-        if (text := columns[place]) is not None:
+    for index, name in names.items():
+        if (text := columns[index]) is not None:
             try:
-                columns[place] = json.loads(text, parse_float=Decimal, parse_int=_integer)
+                columns[index] = json.loads(text, parse_float=Decimal, parse_int=_integer)
             except RecursionError:
-                columns[place], unparsed[name] = None, text
+                columns[index], unparsed[name] = None, text
     return unparsed
 
 

@@ -1,7 +1,7 @@
-"""What a program holds of a queue: items that were taken ahead, and what it has said of those that it got.
+"""The items that a program holds: items taken ahead, and the ids of items that the program has settled.
 
-Two threads use it: the program takes and settles, the pump fills and collects. Each of its steps is one operation on a
-deque, which threads may share.
+Two threads use these: the program takes and settles items, the pump adds items and collects settled ids. Each step is
+one operation on a deque, which threads may share.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 FIRST = 10
-"""Items that are taken before it is known how fast the program is."""
+"""Items that are taken ahead before the pace of the program is known."""
 SETTLE_AT = 50
-"""With so many the pump need not wait for more."""
+"""The number of settled items at which the pump stops waiting for more."""
 _SHARE = 1 / 3
-"""Of an item's visibility: so much passes before it is made longer, and so much is left when the program gets it."""
+"""The share of an item's visibility after which it is extended, and that remains when the program gets the item."""
 _NEW = 0.2
 """Weight of the newest item in the program's pace."""
 T = TypeVar("T")
@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Item:
-    """A delivery: what `pipeline.receive` gives, for the program to `ack`, to `nack`, or to handle in a `with` block.
+    """A delivery of `pipeline.receive`, which the program must `ack`, `nack`, or handle in a `with` block.
 
-    The block acknowledges it when it ends, and refuses it when it raises. Both only say so: the queue settles what
-    came together, at once where nothing else is to be done. Only what is said first counts. Numbers in `record` are
-    exact, as in `Event`.
+    The block acknowledges the item when it ends, and refuses the item when it raises. Both return at once: the queue
+    settles several items together, or an item immediately if nothing else is to do. Only the first call counts.
+    Numbers in `record` are exact, as in `Event`.
     """
 
     ack_id: UUID
@@ -56,11 +56,14 @@ class Item:
     _settle: Callable[[UUID, bool, float | None], None] | None = field(repr=False, compare=False)
 
     def ack(self) -> None:
-        """It is done. Raises the queue's error where it has ended with one."""
+        """Acknowledge the item. Raises the queue's error if the queue has ended with one."""
         self._say(done=True)
 
     def nack(self, delay: float | None = None) -> None:
-        """Not now: again after so many seconds; by default after 1, doubled by each delivery, at most 300."""
+        """Refuse the item, which is delivered again after `delay` seconds.
+
+        The default is 1 second, doubled by each delivery, at most 300.
+        """
         self._say(done=False, delay=delay)
 
     def __enter__(self) -> Item:
@@ -76,16 +79,19 @@ class Item:
 
 
 class HeldItems:
-    """`most`: the most items taken ahead. `visibility`: seconds that a delivery is ours; 0 until it is known."""
+    """The items taken ahead and the settled ids of one queue.
+
+    `most`: the most items taken ahead. `visibility`: seconds that a delivery belongs to this program; 0: not known yet.
+    """
 
     def __init__(self, most: int, visibility: float | None) -> None:
         self.visibility = visibility or 0.0
         self.waiting = False
-        """The program waits for an item."""
+        """True while the program waits for an item."""
         self.stopping = False
-        """It wants no more."""
+        """True once the program wants no more items."""
         self.nothing_left = False
-        """The database had nothing to receive, and everything is settled."""
+        """True if the database has nothing to receive, and everything is settled."""
         self.acks: deque[UUID] = deque()
         self.nacks: deque[tuple[UUID, float | None]] = deque()
         self._most = most
@@ -97,7 +103,7 @@ class HeldItems:
         self._refill_at = 0
 
     def take(self) -> Item | None:
-        """The next item, for the program; None when there is none."""
+        """Return the next item for the program; None if none is held."""
         now = time.monotonic()
         if self._handed_at is not None:
             self._pace = _mean(self._pace, now - self._handed_at)
@@ -115,18 +121,18 @@ class HeldItems:
 
     @property
     def is_low(self) -> bool:
-        """The pump is to be told: just now there is room for more than is held."""
+        """True if the pump must be woken, because the number of held items has just fallen to the refill level."""
         return len(self._items) == self._refill_at
 
     @property
     def is_urgent(self) -> bool:
-        """Waiting for more to settle would keep the program waiting, or gain nothing."""
+        """True if the pump must settle now: waiting for more would delay the program, or gain nothing."""
         return self.waiting or self.stopping or len(self.acks) + len(self.nacks) >= SETTLE_AT
 
     def room(self) -> int:
-        """How many items to take now; 0 while enough are held, and while the program does not come for them.
+        """Return how many items to take now; 0 while enough are held, and while the program takes none.
 
-        So many are held as it handles within a third of the visibility.
+        Enough means: as many as the program handles within a third of the visibility.
         """
         wanted = FIRST if self._pace is None else int(self.visibility * _SHARE / max(self._pace, 1e-6))
         wanted = min(self._most, max(wanted, int(self.waiting)))
@@ -136,37 +142,37 @@ class HeldItems:
         return max(0, wanted - len(self._items))
 
     def add(self, items: list[Item]) -> None:
-        """More items were taken."""
+        """Add items that were received."""
         self._items.extend(items)
 
     def renew_in(self) -> float | None:
-        """Seconds until what is held has to be made longer or given back; None: nothing is held."""
+        """Return the seconds until the held items must be extended or given back; None: no item is held."""
         try:
             return self._items[0]._until - self.visibility * (1 - _SHARE) - time.monotonic()
         except IndexError:
             return None
 
     def to_extend(self) -> list[Item]:
-        """What is held, where the program has come for an item since this was asked last; else nothing."""
+        """Return the held items if the program has taken an item since the last call; else nothing."""
         has_taken, self._has_taken = self._has_taken, False
         return list(self._items) if has_taken else []
 
     def extended(self, items: list[Item], until: float) -> None:
-        """These were made longer."""
+        """Record the new end of visibility of these items."""
         for item in items:
             item._until = until
 
     def give_back(self) -> list[UUID]:
-        """Everything that was taken ahead, which the program no longer gets."""
+        """Remove all items that were taken ahead, and return their ids."""
         return [item.ack_id for item in _emptied(self._items)]
 
     def late(self) -> list[UUID]:
-        """What could not be made longer in time, and was left out."""
+        """Remove the ids of items that were not extended in time, and return them."""
         return list(_emptied(self._late))
 
 
 def collected(given: deque[T]) -> list[T]:
-    """All that is in it, which is taken out."""
+    """Empty the deque, and return its contents."""
     return list(_emptied(given))
 
 

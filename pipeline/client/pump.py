@@ -1,4 +1,4 @@
-"""The side of a queue that talks with the database: takes items ahead, settles what came together, gives back."""
+"""Receives items ahead for a queue, settles items together, extends them, and gives them back to the database."""
 
 from __future__ import annotations
 
@@ -31,47 +31,47 @@ from pipeline.postgres.queries import statement
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 5.0
-"""How often it looks for items although no notification came."""
+"""Seconds between two tries to receive items without a notification."""
 LINGER_SECONDS = 0.01
-"""How long it waits for more to settle."""
+"""Seconds that the pump waits for more items to settle."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
 _SOON = 0.05
 _ITEM = statement("client", "receive_items")
 _JSON = {8: "record", 9: "changes", 10: "exact", 12: "transaction_annotations", 13: "metadata"}
 _TRY_AGAIN = "40"
-"""Of SQLSTATE: a deadlock, or what could not be serialized."""
+"""Class of SQLSTATE for a deadlock or a serialization failure, after which the pump tries again."""
 _REFUSALS = {"42704": UnknownConsumerError, "42809": WrongConsumerKindError}
 
 
 class QueuePump:
-    """`run` it in an event loop; `told` is called there when there is something new for the program.
+    """Connects a queue with the database. `run` it in an event loop, which calls `notify_program` at each change.
 
-    The program's thread calls `wake`, `settle` and `close`. `error`: what it has ended with. A lost connection is made
-    again, and what was to be settled is settled then: what was received stays ours.
+    The program's thread calls `wake`, `settle` and `close`. `error`: the error that ended the pump. After a lost
+    connection the pump reconnects and settles the rest; received items stay with this program.
     """
 
-    def __init__(self, dsn: str, consumer: str, held: HeldItems, told: Callable[[], None]) -> None:
+    def __init__(self, dsn: str, consumer: str, held: HeldItems, notify_program: Callable[[], None]) -> None:
         self._dsn = dsn
         self._consumer = consumer
         self._held = held
-        self._told = told
+        self._notify_program = notify_program
         self._loop: asyncio.AbstractEventLoop | None = None
         self._awake = asyncio.Event()
         self._closing = self._is_dry = False
-        self._look_at: float | None = None
+        self._retry_at: float | None = None
         self._settling: defaultdict[tuple[str, float | None], list[UUID]] = defaultdict(list)
         self._delay = 0.0
         self.error: BaseException | None = None
         self.has_ended = False
 
     def wake(self) -> None:
-        """There may be something to do: from any thread."""
+        """Let the pump check for work; any thread may call this."""
         if (loop := self._loop) is not None:
             with suppress(RuntimeError):  # closed: `error` says why
                 loop.call_soon_threadsafe(self._awake.set)
 
     def settle(self, ack_id: UUID, done: bool, delay: float | None) -> None:
-        """Settle a delivery with others. Raises `error`, or ConsumerError once it is closed."""
+        """Settle a delivery, together with others. Raises `error`, or ConsumerError once the queue is closed."""
         if self.error is not None:
             raise self.error
         if self.has_ended:
@@ -86,37 +86,37 @@ class QueuePump:
             self.wake()
 
     def stop(self) -> None:
-        """The program wants no more items: from any thread or signal handler."""
+        """Take no more items; any thread or signal handler may call this."""
         self._held.stopping = True
         self.wake()
 
     def close(self) -> None:
-        """Settle what was said, give the rest back, and end: from any thread."""
+        """Settle what the program has settled, give the rest back, and end; any thread may call this."""
         self._closing = True
         self.stop()
 
     async def run(self) -> None:
-        """Until it is closed or cancelled, or ends with `error`."""
+        """Run until the pump is closed or cancelled, or ends with `error`."""
         self._loop = asyncio.get_running_loop()
         try:
-            while not await self._connected():
+            while not await self._work_over_connection():
                 self._awake.clear()
-                self._told()  # it may have been stopped
+                self._notify_program()  # the program may have stopped the queue
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._delay):
                         await self._awake.wait()
-                self._told()
+                self._notify_program()
         except asyncio.CancelledError as error:
             self.error = error
             raise
-        except Exception as error:  # which the program gets
+        except Exception as error:  # the program raises it
             self.error = error
         finally:
             self.has_ended = True
-            self._told()
+            self._notify_program()
 
-    async def _connected(self) -> bool:
-        """Over one connection, until all is done; False: it is lost, and another one is to be made."""
+    async def _work_over_connection(self) -> bool:
+        """Work over one connection until the queue is closed. Returns False if the connection is lost."""
         where = f"the queue of consumer {self._consumer!r} ({describe(self._dsn)})"
         try:
             connection = await connections.connect_async(
@@ -138,7 +138,7 @@ class QueuePump:
         return False
 
     def _lost(self, error: DatabaseUnavailableError) -> DatabaseUnavailableError:
-        """Raises it where no other connection is to be made: the first one failed, or the queue is being closed."""
+        """Return the error, or raise it if the first connection failed or the queue is being closed."""
         left = sum(map(len, self._settling.values())) + len(self._held.acks) + len(self._held.nacks)
         if self._closing and left:
             raise DatabaseUnavailableError(f"{error}; {left} items that were settled last may be handed out again")
@@ -147,7 +147,7 @@ class QueuePump:
         return error
 
     async def _serve(self, connection: AsyncConnection) -> None:
-        # `ack` waits for the disk all the same, and this session does nothing else.
+        # `ack` waits for the disk regardless of this setting, and the session does nothing else.
         await connection.execute("set synchronous_commit = off")
         connection.add_notify_handler(lambda notify: self._notice(notify.payload))
         await connection.execute(f"listen {CHANNEL}")
@@ -157,7 +157,7 @@ class QueuePump:
         while True:
             self._awake.clear()
             if self._held.stopping:
-                self._told()
+                self._notify_program()
             await self._settle(connection)
             await self._renew(connection)
             if self._closing and not (self._held.acks or self._held.nacks):
@@ -166,7 +166,10 @@ class QueuePump:
                 await self._idle(connection)
 
     async def _settle(self, connection: AsyncConnection) -> None:
-        """What was said until now, each kind at once. It is said again over the next connection if this one is lost."""
+        """Settle what the program has settled so far, each kind in one statement.
+
+        If the connection is lost, the next one repeats this.
+        """
         held, kinds = self._held, self._settling
         kinds["ack_items", None] += collected(held.acks)
         for ack_id, delay in collected(held.nacks):
@@ -181,7 +184,7 @@ class QueuePump:
             del kinds[kind, delay]
 
     async def _renew(self, connection: AsyncConnection) -> None:
-        """Make longer what was taken ahead; give it back where the program does not come, or where it was too late."""
+        """Extend items that were taken ahead; give them back if the program takes none, or if it was too late."""
         due = self._held.renew_in()
         if due is None or due > 0:
             return
@@ -191,24 +194,26 @@ class QueuePump:
             if extended == len(items):
                 self._held.extended(items, until)
                 return
-            self._is_dry = False  # some are somebody else's by now, or free again, and it is not said which
+            self._is_dry = (
+                False  # some belong to another receiver by now, or are free again; the database does not say which
+            )
         if ids := self._held.give_back():
             self._settling["give_back_items", None] += ids
             await self._settle(connection)
 
     async def _receive(self, connection: AsyncConnection) -> bool:
-        """Whether there was something to receive. Where there was nothing, it is looked again once that may be."""
+        """Receive items; returns False if none arrived. Then the pump tries again when items may be available."""
         room = self._held.room()
         if not room or self._is_dry:
             return False
-        self._is_dry, self._look_at, began = True, None, time.monotonic()
+        self._is_dry, self._retry_at, began = True, None, time.monotonic()
         cursor = await connection.execute(_ITEM, self._values(most=room))
         items = [self._item(row, began) for row in await cursor.fetchall()]
         if not items:
             return False
         self._is_dry = False
         self._held.add(items)
-        self._told()
+        self._notify_program()
         return True
 
     def _item(self, row: tuple[Any, ...], began: float) -> Item:
@@ -217,33 +222,33 @@ class QueuePump:
         return Item(*columns)
 
     async def _idle(self, connection: AsyncConnection) -> None:
-        """Wait until there may be something to do."""
+        """Wait until there may be work."""
         held = self._held
-        if self._is_dry and self._look_at is None:
+        if self._is_dry and self._retry_at is None:
             visible = await self._ask(connection, "next_visible")
-            self._look_at = time.monotonic() + min(POLL_SECONDS, POLL_SECONDS if visible is None else visible + _SOON)
+            self._retry_at = time.monotonic() + min(POLL_SECONDS, POLL_SECONDS if visible is None else visible + _SOON)
         if not self._is_dry and held.room():
             return
         held.nothing_left = self._is_dry
         if held.acks or held.nacks:
             held.nothing_left = False
         elif held.waiting:
-            self._told()
+            self._notify_program()
         now = time.monotonic()
         times = [
-            due for due in (held.renew_in(), self._look_at and self._look_at - now, POLL_SECONDS) if due is not None
+            due for due in (held.renew_in(), self._retry_at and self._retry_at - now, POLL_SECONDS) if due is not None
         ]
         if not (held.acks or held.nacks):
-            await self._woken(connection, min(times))
+            await self._wait_for_wakeup(connection, min(times))
         if (held.acks or held.nacks) and not held.is_urgent:
             self._awake.clear()
-            await self._woken(connection, LINGER_SECONDS)
-        if self._look_at is not None and time.monotonic() >= self._look_at:
-            self._is_dry, self._look_at = False, None
+            await self._wait_for_wakeup(connection, LINGER_SECONDS)
+        if self._retry_at is not None and time.monotonic() >= self._retry_at:
+            self._is_dry, self._retry_at = False, None
         self._held.nothing_left = False
 
-    async def _woken(self, connection: AsyncConnection, seconds: float) -> None:
-        """Until the program or the database says something, or so many seconds have passed."""
+    async def _wait_for_wakeup(self, connection: AsyncConnection, seconds: float) -> None:
+        """Wait for the program or a notification, at most `seconds`."""
         loop, socket = asyncio.get_running_loop(), connection.fileno()
         loop.add_reader(socket, self._awake.set)
         try:

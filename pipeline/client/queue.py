@@ -19,7 +19,7 @@ _CLOSE_SECONDS = 15.0
 
 
 def held_items(ahead: int, visibility: float | None) -> HeldItems:
-    """Raises ConsumerError for what cannot be."""
+    """Check the options, and return empty held items. Raises ConsumerError for an option out of range."""
     if not 1 <= ahead <= 1000:
         raise ConsumerError(f"ahead is {ahead}: give 1 to 1000")
     if visibility is not None and not visibility > 0:
@@ -30,21 +30,21 @@ def held_items(ahead: int, visibility: float | None) -> HeldItems:
 class Queue:
     """The items of the records consumer `consumer`, for one thread, which settles each item: see `Item`.
 
-    Items are taken ahead, as many as the program handles in a third of their visibility, at most `ahead`, and
-    acknowledged together: an acknowledgement is on disk some milliseconds later, and all are when `close` returns. An
-    item that the program gets is its own for two thirds of the visibility at least, a third if the database was away.
-    What was taken ahead is made longer while the program comes for items, and else given back: as if it had never
-    been delivered. `visibility`: seconds, None: the consumer's. The loop ends after `wait` seconds without an item,
-    None: never; and by `stop`.
+    The queue takes items ahead: as many as the program handles in a third of their visibility, at most `ahead`. It
+    acknowledges items together: an acknowledgement is on disk some milliseconds later, and all are when `close`
+    returns. An item belongs to the program for at least two thirds of the visibility, or a third if the database was
+    away. While the program takes items, the queue extends those that were taken ahead. Otherwise it gives them back, as
+    if they had never been delivered. `visibility`: seconds; None: the consumer's. The loop ends by `stop`, and after
+    `wait` seconds without an item; None: never.
 
-    It connects at the first item, and then a thread of its own talks with the database, until `close`, the end of a
-    `with queue:` block, or of the program. A lost connection is made again, with a warning in the log.
+    The queue connects at the first item. Then its thread works with the database until `close`, the end of a
+    `with queue:` block, or the end of the program. After a lost connection the queue reconnects, and logs a warning.
 
-    SIGTERM: used in the main thread of a program that has no handler for it, the queue sets one: the loop ends behind
-    the item in hand, and when the queue is closed the program ends as it would have. Not with `on_sigterm=False`.
+    SIGTERM: if the queue is used in the main thread of a program without a handler, it sets one. The loop then ends
+    after the current item, and when the queue is closed the program ends by SIGTERM. `on_sigterm=False` sets none.
 
-    The loop raises DatabaseUnavailableError when the first connection fails, UnknownConsumerError,
-    WrongConsumerKindError, and StatementRefusedError with what else the database refuses.
+    The loop raises DatabaseUnavailableError if the first connection fails, UnknownConsumerError,
+    WrongConsumerKindError, and StatementRefusedError for anything else that the database refuses.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Queue:
         wait: float | None = None,
         on_sigterm: bool = True,
     ) -> None:
-        """Connects later. `dsn`: libpq URI or key=value."""
+        """Prepare the queue, which connects at the first item. `dsn`: libpq URI or key=value."""
         self._held = held_items(ahead, visibility)
         self._news = threading.Condition()
         self._pump = QueuePump(dsn, consumer, self._held, partial(_tell, self._news))
@@ -89,11 +89,13 @@ class Queue:
         return item
 
     def stop(self) -> None:
-        """Let the loop end behind the item in hand, and give the others back; from any thread or signal handler."""
+        """End the loop after the current item, and give the others back; any thread or signal handler may call this."""
         self._pump.stop()
 
     def close(self) -> None:
-        """Settle what was said of items, and give back what was taken ahead; items in hand come again.
+        """Settle what the program has settled, and give back items that were taken ahead.
+
+        Items that the program has not settled are delivered again.
 
         Raises DatabaseUnavailableError where the database is away and settled items may come again.
         """
@@ -105,14 +107,14 @@ class Queue:
         if self._held.stopping:
             return
         self._is_started = True
-        # Nothing of this refers to the queue: one that is forgotten, or still there at the program's end, is closed.
+        # Nothing here refers to the queue, so that it is closed if the program drops it, or ends without closing it.
         sigterm = SigtermHandler(self._pump.stop) if self._on_sigterm else None
         thread = threading.Thread(target=asyncio.run, args=(self._pump.run(),), name="queue", daemon=True)
         self._finish = weakref.finalize(self, _finish, self._pump, thread, sigterm)
         thread.start()
 
     def _next(self) -> Item | None:
-        """Wait for one; None: the loop ends."""
+        """Wait for an item; None: the loop ends."""
         held, until = self._held, None if self._wait is None else time.monotonic() + self._wait
         with self._news:
             held.waiting = True

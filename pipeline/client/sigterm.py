@@ -1,4 +1,4 @@
-"""SIGTERM while a program works off a queue: the loop ends behind the item in hand, and then the program."""
+"""Handles SIGTERM while a program processes a queue: the loop ends after the current item, then the program ends."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from types import FrameType
 class SigtermHandler:
     """Calls `stop` at the first SIGTERM; the next one ends the program at once.
 
-    Only in the main thread, and only where the program has no handler of its own. `restore` puts the default back, and
-    then ends the program as SIGTERM would have done.
+    Sets a handler only in the main thread, and only if the program has none. `restore` restores the default, and then
+    ends the program by SIGTERM if one has arrived.
     """
 
     def __init__(self, stop: Callable[[], None]) -> None:
@@ -25,7 +25,7 @@ class SigtermHandler:
             signal.signal(signal.SIGTERM, self._came)
 
     def restore(self) -> None:
-        """The queue is closed."""
+        """Restore the default handler after the queue was closed; end the program if SIGTERM has arrived."""
         if (
             self._is_ours
             and threading.current_thread() is threading.main_thread()

@@ -1,2 +1,2 @@
--- Keep items for so many seconds from now on.
+-- Keep items for a number of seconds from now on.
 select pipeline.extend(%(consumer)s::text, %(ack_ids)s::uuid[], make_interval(secs => %(visibility)s::float8))

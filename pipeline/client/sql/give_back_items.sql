@@ -1,2 +1,2 @@
--- Give back items that nobody has begun with.
+-- Give back items that the program has not begun to process.
 select pipeline.give_back(%(consumer)s::text, %(ack_ids)s::uuid[])

@@ -1,4 +1,4 @@
--- Whether this user may ask for jumps.
+-- True if this user may call pipeline.before_jump.
 select case when to_regnamespace('pipeline') is null then false
     when not has_schema_privilege('pipeline', 'usage') then false
     when to_regprocedure('pipeline.before_jump(text, bigint)') is null then false

@@ -1,2 +1,2 @@
--- How many seconds a delivery of this consumer is its receiver's.
+-- The seconds for which a delivery of this consumer belongs to its receiver.
 select extract(epoch from pipeline.visibility_of(%(consumer)s::text))::float8
