@@ -1,7 +1,7 @@
 """Every error the server raises on purpose. The text is one plain line: the thing, what is wrong, the remedy.
 
-An error that has no `exit_code` of its own has that of its base. Which are retried while the server runs is said where
-roles are started again: `pipeline/server/roles.py:RETRIED`.
+An error without an `exit_code` has the exit code of its base class. `pipeline/server/roles.py:RETRIED` lists the errors
+after which a role of a running server starts again.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class WrongArgumentError(ConfigError):
 
 
 class ConditionRefusedError(ConfigError):
-    """A condition on rows has a part that could do more than choose among them; nothing of it was run."""
+    """A condition on rows has a part that could do more than select rows; no part of the condition was run."""
 
 
 class TableRefusedError(ConfigError):
-    """A table that was named is not there, is not captured, or cannot be read."""
+    """A table that a user named does not exist, is not captured, or cannot be read."""
 
 
 class FollowerRefusedError(ConfigError):
-    """A database, its name or its tables cannot be a follower as they are; nothing was changed."""
+    """A database, its name or its tables do not fit a follower; nothing was changed."""
 
 
 class EmbeddedPostgresError(PipelineError):
@@ -44,7 +44,7 @@ class SchemaError(PipelineError):
 
 
 class NotReadyError(PipelineError):
-    """`pipeline check` finds what neither waiting nor a running server can cure, and what was not accepted."""
+    """`pipeline check` reports an error that needs action by a user, and that the user has not accepted."""
 
 
 class AddressInUseError(PipelineError):
@@ -56,10 +56,10 @@ class DatabaseUnavailableError(PipelineError):
 
 
 class StatementRefusedError(DatabaseUnavailableError):
-    """A database answers, and refuses a statement of ours; the text has its words and the SQLSTATE.
+    """A database answers, but refuses a statement of the server; the text has the database's words and the SQLSTATE.
 
-    `place`: which database, as the text names it: "source", "pipeline database" or "follower"; "" if that is not known.
-    `tables`: those of a follower, by oid, one of which the statement was for.
+    `place`: which database, as the text names it: "source", "pipeline database" or "follower"; "" if unknown.
+    `tables`: oids of tables of a follower; the statement was for one of these tables.
     """
 
     def __init__(self, sentence: str, place: str = "", tables: frozenset[int] = frozenset()) -> None:
@@ -69,11 +69,11 @@ class StatementRefusedError(DatabaseUnavailableError):
 
 
 class DatabaseSilentError(DatabaseUnavailableError):
-    """A database is frozen, or cut off without a word."""
+    """A database is frozen, or its network is cut off without an error."""
 
 
 class ReadAgainError(DatabaseUnavailableError):
-    """Changes that were read, and not stored, have to be written in another way: the source is asked for them again."""
+    """Changes that were read but not stored must be written by another path: the source sends them again."""
 
 
 class StorageError(PipelineError):
@@ -81,7 +81,7 @@ class StorageError(PipelineError):
 
 
 class FencedError(StorageError):
-    """Another process has taken over; this one must write nothing more."""
+    """Another process has taken over; this process must stop writing."""
 
 
 class RetentionBusyError(PipelineError):
@@ -89,19 +89,19 @@ class RetentionBusyError(PipelineError):
 
 
 class ConsumerError(PipelineError):
-    """A reader of the log cannot continue as it is."""
+    """A reader of the log cannot continue from its position."""
 
 
 class UnknownConsumerError(ConsumerError):
-    """There is no consumer of that name."""
+    """No consumer has this name."""
 
 
 class WrongConsumerKindError(ConsumerError):
-    """The consumer is of the other kind."""
+    """The consumer has another kind than the client expects."""
 
 
 class CursorHeldError(ConsumerError):
-    """Another client reads that cursor; the text names it, and since when it reads."""
+    """Another client reads the cursor; the text names that client, and since when it reads."""
 
 
 class ConsumerChangedError(ConsumerError):
@@ -109,7 +109,7 @@ class ConsumerChangedError(ConsumerError):
 
 
 class CursorExpiredError(ConsumerError):
-    """The log is no longer kept back to that position. `floor`: every event after this seq is kept; None: unknown."""
+    """Retention has dropped events after the position. `floor`: every event after this seq is kept; None: unknown."""
 
     def __init__(self, sentence: str, floor: int | None = None) -> None:
         super().__init__(sentence)
@@ -117,19 +117,19 @@ class CursorExpiredError(ConsumerError):
 
 
 class FollowerError(PipelineError):
-    """A follower cannot begin, change or go on, as it is: the text says why."""
+    """A follower cannot begin, change or continue; the text says why."""
 
 
 class UnknownFollowerError(FollowerError):
-    """There is no follower of that name."""
+    """No follower has this name."""
 
 
 class ApplierOvertakenError(FollowerError):
-    """Another applier has moved the follower's position; what this one wrote is rolled back."""
+    """Another applier has moved the follower's position; the writes of this applier are rolled back."""
 
 
 class FollowedTablesChangedError(ApplierOvertakenError):
-    """Which of a follower's tables follow the log has changed: one is to be copied, or was. Read them again."""
+    """The set of a follower's tables that follow the log has changed: a table must be or was copied. Read it again."""
 
 
 class FollowerReleasedError(FollowerError):
@@ -137,7 +137,7 @@ class FollowerReleasedError(FollowerError):
 
 
 class TableLockedError(FollowerError):
-    """Another session uses a table of a follower that is to be truncated or divided. `pid`: the session, if known."""
+    """Another session uses a table of a follower that must be truncated or divided. `pid`: the session's, if known."""
 
     def __init__(self, sentence: str, pid: int | None) -> None:
         super().__init__(sentence)
@@ -154,7 +154,7 @@ class RowDiffersError(FollowerError):
 
 
 class SchemaChangeError(FollowerError):
-    """A follower cannot have what DDL has made of a table at the source; `remedy`: what to do there."""
+    """A follower cannot repeat what DDL has changed in a table at the source. `remedy`: what to do at the follower."""
 
     def __init__(self, sentence: str, remedy: str) -> None:
         super().__init__(sentence)
@@ -162,12 +162,12 @@ class SchemaChangeError(FollowerError):
 
 
 class NotFollowableError(FollowerError):
-    """The log does not say what a row is, or a table has another form from there on: `seq` is the event's.
+    """The log does not have a complete row, or a table has another form from this event on: `seq` is the event's.
 
     `why`: `skipped`, `parked`, `changed` (the form), `unknown` (the form with which it was copied), `incomplete` (a new
-    row lacks a value), `partition` (one that the follower does not have is truncated), or `gap` (an epoch begins there
-    after changes that are not in the log).
-    `table` is empty where all are concerned; `oid` is the table's at the source. `remedy`: None where only copies help.
+    row lacks a value), `partition` (a partition that the follower lacks is truncated), or `gap` (an epoch begins with
+    this event, after changes that are not in the log).
+    `table` is empty if all tables are concerned; `oid`: the table's, at the source. `remedy`: None if only copies help.
     """
 
     def __init__(self, sentence: str, table: str, seq: int, why: str, remedy: str | None = None, oid: int = 0) -> None:
@@ -180,19 +180,19 @@ class NotFollowableError(FollowerError):
 
 
 class BackfillError(PipelineError):
-    """A backfill cannot begin, or cannot change, as it is: the text says in which state it is."""
+    """A backfill cannot begin or change; the text says in which state the backfill is."""
 
 
 class UnknownBackfillError(BackfillError):
-    """There is no backfill with that id."""
+    """No backfill has this id."""
 
 
 class NotComparableError(PipelineError):
-    """What the log says of a table cannot be compared with its source: the text says why."""
+    """The log's rows of a table cannot be compared with the source; the text says why."""
 
 
 class ExportFailedError(PipelineError):
-    """An export did not run, or not to its end. The next one exports what it had not finished."""
+    """An export did not run, or did not finish. The next export continues where this export ended."""
 
 
 class ExportBusyError(ExportFailedError):
@@ -200,13 +200,13 @@ class ExportBusyError(ExportFailedError):
 
 
 class ExportStoppedError(ExportFailedError):
-    """The export was asked to stop."""
+    """A signal or a user stopped the export."""
 
     exit_code = 130
 
 
 class ReplicationError(PipelineError):
-    """The source cannot be replicated from as it is."""
+    """Replication from the source is not possible in its present state."""
 
 
 class SourceUnfitError(ReplicationError):
@@ -234,11 +234,11 @@ class SlotUnusableError(ReplicationError):
 
 
 class SourceChangedError(ReplicationError):
-    """Our positions are not valid at this source: changes are missing, or its settings are not those we began with."""
+    """The stored positions are not valid at this source: changes are missing, or the source's settings have changed."""
 
 
 class HistoryDivergedError(SourceChangedError):
-    """What we staged is not, or not completely, in the history of this source."""
+    """The history of this source lacks some or all of the changes that were staged."""
 
 
 class SlotTakenError(SourceChangedError):
@@ -246,11 +246,11 @@ class SlotTakenError(SourceChangedError):
 
 
 class SlotLostError(SourceChangedError):
-    """The slot no longer holds all that we have not stored."""
+    """The slot no longer holds all changes that are not stored yet."""
 
 
 class PublicationChangedError(SourceChangedError):
-    """A publication that we use published less than we know of, at least for a while."""
+    """A publication that the server uses did not publish some tables or changes, at least for a while."""
 
 
 class SessionError(ReplicationError):
@@ -258,30 +258,30 @@ class SessionError(ReplicationError):
 
 
 class UnknownSessionError(SessionError):
-    """No session of that name was made here."""
+    """No session with this name was created here."""
 
 
 class SessionHeldError(SessionError):
-    """Another client streams the session; the text names it, and since when."""
+    """Another client streams the session; the text names that client, and since when."""
 
 
 class SessionRefusedError(SessionError):
-    """No session can be made now; the text is for the log."""
+    """No session can be created now; the text is for the log."""
 
 
 class SessionsFullError(SessionRefusedError):
-    """No session makes room for another one yet; the text, for the client, names them and until when they are kept."""
+    """All places for sessions are taken; the text, for the client, names the sessions and how long they are kept."""
 
 
 class SessionGoneError(SessionError):
-    """The session has ended, or its slot no longer holds all that is not acknowledged; the text says why."""
+    """The session has ended, or its slot lacks changes that are not acknowledged; the text says why."""
 
 
 class UndecodableChangeError(ReplicationError):
     """The source ended the stream at a change that it cannot send.
 
-    `commit_lsn`, `committed_at` (µs since 2000) and `xid` are of the transaction; `commit_lsn` is None when we had not
-    received its begin. `changes`: how many of its changes we had received.
+    `commit_lsn`, `committed_at` (µs since 2000) and `xid` are the transaction's; `commit_lsn` is None if the begin of
+    the transaction was not received. `changes`: how many changes of the transaction were received.
     """
 
     def __init__(self, sentence: str, cause: str, sqlstate: str) -> None:
@@ -293,7 +293,7 @@ class UndecodableChangeError(ReplicationError):
 
 
 class DecodeError(ReplicationError):
-    """Bytes that are not the protocol that we requested."""
+    """The source sent bytes that do not follow the requested protocol."""
 
 
 Unavailable = DatabaseUnavailableError

@@ -13,14 +13,14 @@ from pipeline.errors import DatabaseUnavailableError, PipelineError, SlotInUseEr
 from pipeline.postgres import connections
 
 Place = Literal["source", "pipeline"]
-"""Which of the two databases."""
+"""The database that a finding is about."""
 
 
 @dataclass(frozen=True)
 class SqlRemedy:
-    """Statements by which an administrator of a database cures a finding there. They change no table of a user.
+    """SQL by which an administrator of a database cures a finding. The statements change no table of a user.
 
-    `notes`: what that administrator should know, each on one line; a name in it is JSON.
+    `notes`: what the administrator should know, each on one line; names in a note are JSON.
     """
 
     at: Place
@@ -30,10 +30,11 @@ class SqlRemedy:
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """`name` is stable; `remedy` is empty when nothing needs to be done. An error means that `serve` would not work.
+    """One result of `pipeline check`. An error means that `serve` would not work.
 
-    `waits`: of an error that time, a person at the running server or its retries can cure: `serve` starts with it.
-    `cure`: the remedy as SQL, where that is all it takes.
+    `name` is stable; `remedy` is empty if nothing needs to be done. `waits`: `serve` starts in spite of this error,
+    because time, a person at the running server, or the server's retries can cure it. `cure`: the remedy as SQL, if
+    SQL is enough.
     """
 
     level: Literal["ok", "warning", "error"]
@@ -47,7 +48,7 @@ class CheckFinding:
 
     @property
     def sql(self) -> list[str]:
-        """The statements of the cure; empty where SQL cures nothing."""
+        """The statements of the cure; empty if SQL cures nothing."""
         return list(self.cure.statements) if self.cure else []
 
 
@@ -55,7 +56,7 @@ CheckFindings = Iterator[CheckFinding]
 
 
 def of_error(name: str, error: PipelineError) -> CheckFinding:
-    """The finding of an error: its text, and its remedy after the last semicolon."""
+    """Return an error as a finding: the text, and the remedy after the text's last semicolon."""
     text, separator, remedy = str(error).rpartition("; ")
     waits = isinstance(error, DatabaseUnavailableError | SlotInUseError)
     return (
@@ -65,10 +66,10 @@ def of_error(name: str, error: PipelineError) -> CheckFinding:
     )
 
 
-def guarded(name: str, look: Callable[[], Iterable[CheckFinding]]) -> CheckFindings:
-    """What `look` finds; an error that it raises is a finding of this name."""
+def guarded(name: str, check: Callable[[], Iterable[CheckFinding]]) -> CheckFindings:
+    """Yield the findings of `check`; an error that `check` raises becomes a finding of this name."""
     try:
-        yield from look()
+        yield from check()
     except PipelineError as error:
         yield of_error(name, error)
     except psycopg.Error as error:
@@ -77,12 +78,12 @@ def guarded(name: str, look: Callable[[], Iterable[CheckFinding]]) -> CheckFindi
 
 
 def first_names(names: Iterable[object], shown: int = 5) -> str:
-    """The first names of a list, and how many more there are."""
+    """Return the first names of a list in one line, and how many more follow."""
     listed = [str(name) for name in names]
     more = len(listed) - shown
     return ", ".join(listed[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
 def quoted(connection: psycopg.Connection[Any], text: LiteralString, **names: Composable) -> str:
-    """A statement with its names quoted, ready to be run by somebody else."""
+    """Return a statement with quoted names that an administrator can run."""
     return SQL(text).format(**names).as_string(connection)

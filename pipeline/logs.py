@@ -28,20 +28,20 @@ def setup(level: str, style: str, role: str) -> None:
 
 
 def chosen(style: str) -> str:
-    """Return the style that `auto` means here; children, whose standard error is a pipe, are told."""
+    """Return `text` or `json`: `auto` means text on a terminal. Children get the result: they write to a pipe."""
     return style if style != "auto" else "text" if sys.stderr.isatty() else "json"
 
 
 def catch() -> None:
-    """Let Python's own reports, of warnings and of threads that fail, be records."""
+    """Turn Python's warnings and its reports of failed threads into log records."""
     logging.captureWarnings(True)
     threading.excepthook = _report_thread
 
 
 def relay(line: str) -> None:
-    """Pass on a line that another process has written to its standard error: its log as it is, and what libraries say.
+    """Pass on a line that another process has written to its standard error: a log record, or a message of a library.
 
-    In a log of JSON that becomes a record, whatever the level is; in a text log it stays a line.
+    In a JSON log a message of a library becomes a record, whatever the log level is; in a text log it stays a line.
     """
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, _Json) and not _is_record(line):

@@ -1,8 +1,8 @@
-"""Text for people, in which no name of others can forge a line, move the cursor, or hide what comes after it.
+"""Text for people, in which no foreign name can forge a line, move the cursor, or hide the text after the name.
 
 Names of tables, slots and clients may hold line breaks, escape sequences of terminals, and characters that turn the
-direction of text. They are escaped once, where text leaves the program: in the text log, and in what a command prints.
-JSON needs none of this. Pure: no database.
+direction of text. The program escapes these characters once, when text leaves it: in the text log and in the output of
+commands. JSON needs no such escapes. Pure: no database.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RESERVED = frozenset(
         tablesample then to trailing true union unique user using variadic verbose when where window with""",
     )
 )
-"""Words that Postgres takes for a name only in quotes."""
+"""Words that Postgres accepts as a name only in quotes."""
 
 
 def escaped(text: str) -> str:
@@ -37,18 +37,18 @@ def escaped(text: str) -> str:
 
 
 def say(*lines: object, file: TextIO | None = None) -> None:
-    """Print each in a line of its own, whatever is in it; at once, to standard output by default."""
+    """Print each value on one line, escaped, and flush; to standard output by default."""
     for line in lines:
         print(escaped(str(line)), file=file or sys.stdout, flush=True)
 
 
 def below(text: str) -> str:
-    """Return text of many lines, such as a traceback, each one indented: none of them looks like a line of the log."""
+    """Return text of many lines, such as a traceback, with each line indented: no line looks like a line of the log."""
     return "\n".join(f"    {escaped(line)}" for line in text.split("\n"))
 
 
 def in_json(text: str) -> str:
-    """Return JSON that means the same, in printable characters: only in its strings are there others."""
+    """Return equal JSON in printable characters; only strings of JSON can hold other characters."""
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
@@ -58,28 +58,28 @@ def in_comment(text: str) -> str:
 
 
 def identifier(*names: str) -> str:
-    """Return the SQL that is exactly this name, in one printable line; of several, the name with its schema."""
+    """Return a name quoted for SQL, in one printable line; several names are joined by dots, as schema and table."""
     return sql(".".join('"' + name.replace('"', '""') + '"' for name in names))
 
 
 def shortest(*names: str) -> str:
-    """Return the same without quotes where Postgres needs none."""
+    """Return a name for SQL as `identifier` does, but without quotes if Postgres needs none."""
     plain = all(re.fullmatch(r"[a-z_][a-z0-9_]*", name) and name not in _RESERVED for name in names)
     return ".".join(names) if plain else identifier(*names)
 
 
 def sql(text: str) -> str:
-    """Return SQL that means the same, and has only printable characters in its quoted names and strings.
+    """Return equal SQL whose quoted names and strings have only printable characters.
 
-    For SQL among text that people read, and that `escaped` leaves alone.
+    Use it for SQL within text for people: `escaped` leaves the result unchanged.
     """
     return _QUOTED.sub(lambda found: found[0] if found[0].isprintable() else _unicode(found[0]), text)
 
 
 def sql_in_one_line(text: str) -> str:
-    """Return SQL that means the same in one printable line: the definition of a function, which has no comments.
+    """Return equal SQL in one printable line, for the definition of a function, without comments outside of its body.
 
-    Its body, which may have some, becomes a string.
+    The body, which may have comments, becomes a string.
     """
 
     def printed(found: re.Match[str]) -> str:

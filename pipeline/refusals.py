@@ -1,6 +1,4 @@
-"""What each error means to a reader, in one table: SQLSTATE of our functions, error class, HTTP status, close code,
-gRPC status.
-"""
+"""Map each error to its codes: SQLSTATE of the SQL functions, HTTP status, WebSocket close code, gRPC status."""
 
 from __future__ import annotations
 
@@ -36,9 +34,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ErrorCodes:
-    """A row of the table. `sqlstate`: what the SQL functions raise. After close code RESTART the client reconnects.
+    """The codes of an error class. `sqlstate`: what SQL functions raise. After close code RESTART clients reconnect.
 
-    `grpc`: the name of a status of gRPC; after UNAVAILABLE the client calls again.
+    `grpc`: the name of a gRPC status; after UNAVAILABLE clients call again.
     """
 
     error: type[PipelineError]
@@ -67,17 +65,17 @@ _TABLE = (
     ErrorCodes(PipelineError, 500, close_codes.RESTART, "INTERNAL"),
 )
 _TEMPORARY = ("08", "53", "57", "40", "55P03")
-"""How SQLSTATEs of temporary errors begin: no connection, no room, shutdown, deadlock, a lock not available."""
+"""Prefixes of SQLSTATEs of temporary errors: no connection, no resources, shutdown, deadlock, lock not available."""
 _NOT_MIGRATED = ("42P01", "42703", "42883", "3F000")
 
 
 def codes(error: PipelineError) -> ErrorCodes:
-    """How one of our errors is reported over each transport."""
+    """Return the codes by which each transport reports an error."""
     return next(each for each in _TABLE if isinstance(error, each.error))
 
 
 def from_sqlstate(error: psycopg.Error) -> PipelineError | None:
-    """What one of our SQL functions raised, with its hint, as our error; None when none of them raised it."""
+    """Return the error that an SQL function of the log raised, with its hint; None if no such function raised it."""
     kind = next((each.error for each in _TABLE if each.sqlstate and each.sqlstate == error.sqlstate), None)
     if kind is None:
         return None
@@ -86,7 +84,7 @@ def from_sqlstate(error: psycopg.Error) -> PipelineError | None:
 
 
 def for_reader(error: Exception) -> PipelineError | None:
-    """The error that a reader is told, for any error while it is served; None for an unexpected one."""
+    """Return the error to report to a reader for any error of its request; None if the error is unexpected."""
     if isinstance(error, PipelineError):
         return error
     if isinstance(error, PoolTimeout | TooManyRequests):
@@ -97,7 +95,7 @@ def for_reader(error: Exception) -> PipelineError | None:
 
 
 def log_unexpected(error: Exception, action: str) -> None:
-    """Log where an error happened that `for_reader` does not know; its text may hold values."""
+    """Log where an unexpected error happened, without the error's text, which may hold values of rows."""
     frames = traceback.extract_tb(error.__traceback__)[-5:]
     where = " < ".join(f"{each.filename}:{each.lineno}" for each in reversed(frames))
     logger.error("unexpected %s", type(error).__name__, extra={"action": action, "where": where})
@@ -122,7 +120,7 @@ def _from_database(error: psycopg.Error) -> PipelineError:
 
 
 def for_command(error: BaseException) -> PipelineError | None:
-    """What a command reports when a database rejects one of its statements; None when it is not a database's error."""
+    """Return the error that a command reports if a database rejects a statement; None for an error of another kind."""
     if not isinstance(error, psycopg.Error):
         return None
     if isinstance(error, psycopg.errors.InsufficientPrivilege):

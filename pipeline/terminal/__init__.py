@@ -1,3 +1,3 @@
-"""What all commands share: settings, connections, questions, JSON, and what is drawn in a terminal."""
+"""Code that all commands share: settings, connections, questions, JSON, and output on a terminal."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Progress bars, whose texts are escaped as all that commands print."""
+"""Progress bars, whose texts are escaped like all output of commands."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pipeline.terminal.drawing import EscapedConsole, EscapedText
 
 
 class TextColumn(rich.progress.TextColumn):
-    """A part of a bar with text."""
+    """A column of a progress bar with escaped text."""
 
     def render(self, task: Task) -> EscapedText:
-        """Return what is shown now."""
+        """Return the text to show now."""
         return EscapedText(self.text_format.format(task=task))
 
 
 def beside_output() -> Progress:
-    """Return a bar that a terminal shows on standard error: standard output stays for the result."""
+    """Return a progress bar on standard error, if that is a terminal; standard output is for the result."""
     console = EscapedConsole(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -1,4 +1,4 @@
-"""What every command needs: load its settings, connect, print its result."""
+"""Load the settings of a command, connect to the pipeline database, and print the result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def load(context: typer.Context, role: str) -> Config:
-    """The settings of this call; log lines name `role`. Raises ConfigError."""
+    """Return the settings of this call; log lines name `role`. Raises ConfigError."""
     config: Config = context.obj()
     logs.setup(config.log_level, config.log_format, role)
     from pipeline.config import settings
@@ -36,7 +36,7 @@ def load(context: typer.Context, role: str) -> Config:
 
 @contextmanager
 def connected(context: typer.Context, command: str) -> Iterator[tuple[Config, Connection]]:
-    """A command's connection to the pipeline database at this version's revision.
+    """Connect a command to the pipeline database, which must be at this version's revision.
 
     Raises SchemaError, DatabaseUnavailableError.
     """

@@ -1,4 +1,4 @@
-"""A question before something is lost for ever: what it is, and a name to type."""
+"""A question before data is lost forever: it says what is lost, and asks for a name."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 def loss(lost: Iterable[str], name: str, yes: bool) -> None:
-    """Say what is lost, and go on only when `name` is typed, or `yes`.
+    """Print what is lost, and return only if the user types `name`, or if `yes`.
 
-    Raises ConfigError where nobody is there to ask, PipelineError when something else is typed.
+    Raises ConfigError if standard input is no terminal, PipelineError if the user types another text.
     """
     say(*lost)
     if yes:

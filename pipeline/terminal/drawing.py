@@ -1,4 +1,4 @@
-"""How numbers, times and tables are printed on a terminal and in a pipe."""
+"""Numbers, times and tables as commands print them on a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LEVEL_STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
 class EscapedConsole(rich.console.Console):
-    """A terminal or a pipe for text that names others' tables: without markup, and with `escaped` strings."""
+    """A terminal or a pipe that escapes every string, and reads none as markup: names of tables are foreign text."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, highlight=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> rich.text.Text:
-        """Every string that is printed, and every cell of a table, comes through here."""
+        """Return a string escaped. Rich calls this for every printed string and every cell of a table."""
         return super().render_str(escaped(text), **options)
 
 
@@ -44,7 +44,7 @@ class EscapedText(rich.text.Text):
 
 
 def console() -> EscapedConsole:
-    """Return standard output."""
+    """Return a console for standard output."""
     found = EscapedConsole()
     return found if found.is_terminal else EscapedConsole(width=_PIPE_WIDTH)
 
@@ -55,13 +55,13 @@ def show(*sections: RenderableType | None) -> None:
 
 
 def stacked(*sections: RenderableType | None) -> Group:
-    """The sections that are not None, separated by empty lines."""
+    """Return the sections that are not None, separated by empty lines."""
     there = [section for section in sections if section is not None]
     return Group(*[part for section in there for part in ("", section)][1:])
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """Aligned columns without lines, each value formatted by `cell`; a header only if a column has a name."""
+    """Return aligned columns without lines, each value formatted by `cell`; a header only if a column has a name."""
     made = Table(
         box=None, show_header=any(columns), header_style="dim", padding=(0, 3, 0, 0), pad_edge=False, show_edge=False
     )
@@ -73,17 +73,17 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
 
 
 def facts(rows: Iterable[tuple[object, object, object]]) -> Table:
-    """Rows of a label, a value and a note; labels and notes are dim unless they have a style."""
+    """Return rows of a label, a value and a note; labels and notes are dim unless they have a style."""
     return table(("", "", ""), ((dim(label), value, dim(note)) for label, value, note in rows))
 
 
 def dim(value: object) -> EscapedText:
-    """The value in a dim style, for what matters less; an EscapedText keeps its own style."""
+    """Return the value in a dim style, for text that matters less; an EscapedText keeps its own style."""
     return value if isinstance(value, EscapedText) else EscapedText(str(value), "dim")
 
 
 def cell(value: object) -> str | rich.text.Text:
-    """A value of a table: None as a dash, a time to the second, anything else as its text."""
+    """Return a cell of a table: None as a dash, a time to the second, any other value as its text."""
     if isinstance(value, str | rich.text.Text):
         return value
     if isinstance(value, datetime):
@@ -92,12 +92,12 @@ def cell(value: object) -> str | rich.text.Text:
 
 
 def count(number: int, noun: str) -> str:
-    """A number with its noun, in the plural unless it is 1."""
+    """Return a number with its noun, in the plural unless it is 1."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def size(number: int | None) -> str:
-    """Bytes for people, in powers of 1000."""
+    """Return a number of bytes in the largest fitting unit, in powers of 1000."""
     if number is None:
         return "-"
     power = max(0, min((len(str(abs(number))) - 1) // 3, len(_UNITS) - 1))
@@ -105,34 +105,34 @@ def size(number: int | None) -> str:
 
 
 def whole(number: int | None) -> str:
-    """A number that may be missing."""
+    """Return an integer with separators of thousands; None as a dash."""
     return "-" if number is None else f"{number:,}"
 
 
 def position(value: int | None) -> str:
-    """An LSN as Postgres prints it."""
+    """Return an LSN as Postgres prints it; None as a dash."""
     return "-" if value is None else lsn.show(value)
 
 
 def moment(when: datetime) -> str:
-    """A time to the second, in UTC."""
+    """Return a time to the second, in UTC."""
     return f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def lasted(seconds: float | None) -> str:
-    """How long a piece of work took, with tenths of a second below a minute."""
+    """Return a duration, below a minute with tenths of a second; None as a dash."""
     if seconds is None:
         return "-"
     return f"{seconds:.1f} s" if seconds < 60 else ago(seconds)
 
 
 def since(when: datetime) -> str:
-    """How long ago that was, in the two largest units."""
+    """Return the time since `when`, in its two largest units."""
     return ago((datetime.now(UTC) - when).total_seconds())
 
 
 def ago(seconds: float) -> str:
-    """How long something has lasted, in the two largest units."""
+    """Return a number of seconds in its two largest units, from days to seconds."""
     minutes, rest = divmod(int(max(seconds, 0)), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

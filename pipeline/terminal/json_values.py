@@ -12,7 +12,7 @@ from pipeline.wal import lsn
 
 
 def as_json(value: Any) -> Any:
-    """The value for `json.dumps`: a dataclass by its fields, or by the names in its `JSON`.
+    """Return the value for `json.dumps`: a dataclass by its fields, or by the names in its `JSON`.
 
     Fields of type `lsn.Shown` become LSN texts, each followed by the number that the log and metrics have, under its
     name with `_bytes`; values that JSON cannot hold become text.

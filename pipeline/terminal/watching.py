@@ -1,4 +1,4 @@
-"""Prints a status again and again: in place on a terminal, one after the other anywhere else."""
+"""Print a status again and again: in place on a terminal, one after the other in a pipe or file."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ T = TypeVar("T")
 def shown(
     seconds: float, as_json: bool, sections: Callable[[T], Iterable[RenderableType]], to_json: Callable[[T], Any]
 ) -> Iterator[Callable[[T], None]]:
-    """Yields a function that prints the next status. `seconds`: between two of them, for who looks at it.
+    """Yield a function that prints the next status. `seconds`: the interval to show to the user.
 
-    `as_json`: one document a line, also on a terminal, because a program reads it.
+    `as_json`: each status is one line of JSON, also on a terminal, because a program reads it.
     """
 
     def dated(now: T) -> Group:
