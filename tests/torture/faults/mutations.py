@@ -349,7 +349,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a batch is written at once while a segment waits",
-        (Edit("log_end:look", "    if has_staged:\n        return PathReason.STAGED\n", ""),),
+        (Edit("log_end:read", "    if has_staged:\n        return PathReason.STAGED\n", ""),),
         (),
         test=f"{AT_ONCE}::test_what_is_not_plain_is_staged_and_so_is_what_comes_behind_it",
     ),
