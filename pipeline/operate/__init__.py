@@ -1,3 +1,3 @@
-"""What operators need: status, lag, retention, the preflight check, verification and repairs."""
+"""Commands for operators: status, lag, retention, the preflight check, verification and repairs."""
 
 from __future__ import annotations

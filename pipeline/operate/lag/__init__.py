@@ -1,3 +1,3 @@
-"""Lag by stage, and what limits each."""
+"""Measure the lag of each stage, and find the parts that delay changes."""
 
 from __future__ import annotations

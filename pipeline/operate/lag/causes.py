@@ -1,4 +1,4 @@
-"""What limits the lag: which part delays changes on their way to the log, in plain words, with a remedy. Pure."""
+"""Find the parts that delay changes on their way to the log, with a cause and a remedy for each. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipeline.operate.lag.model import LagLimit, LagStage, Part
 from pipeline.terminal import drawing
 
 _FRESH = 5.0
-"""For how many seconds the worker's last report of its load is valid."""
+"""Seconds for which the worker's last report of its load is valid."""
 _MOSTLY = 0.5
 _START = "start `pipeline serve`, and see its log"
 _STARTS = "a server runs, and starts it in a moment; if it does not, see its log"
@@ -18,12 +18,12 @@ _UP_TO_DATE = LagLimit("nothing", "nothing: the log is up to date")
 
 
 def missing_source(reasons: Sequence[str], *, starts: bool) -> LagLimit:
-    """The limit before the first position is stored. `starts`: a server runs, which will hold the role."""
+    """The limit before the first position is stored. `starts`: a server is running and will hold the role."""
     return LagLimit("worker", "; ".join(reasons) or "nothing has been staged yet", _STARTS if starts else _START)
 
 
 def limits(facts: LagFacts, stages: Sequence[LagStage]) -> list[LagLimit]:
-    """The parts that delay changes: first those before the log, the slowest first, then its readers; never empty."""
+    """The parts that delay changes: parts before the log, the slowest first, then the log's readers; never empty."""
     by_name = {stage.stage: stage for stage in stages}
     late = (by_name["staged"].behind_seconds or 0.0, by_name["shuffled"].own_seconds or 0.0)
     found = [
@@ -49,14 +49,14 @@ def _before_staging(facts: LagFacts, stages: Mapping[str, LagStage]) -> LagLimit
 
 
 def _down(facts: LagFacts, part: Part, role: str) -> LagLimit | None:
-    """A role that does not run, or that reports why it waits."""
+    """The limit if the role does not run, or reports why it waits."""
     reason = next((reason for reason in facts.reasons if reason.startswith(role)), None)
     if reason is None:
         return None
     stopped = reason.endswith(("is not running", "has never run"))
     if stopped:
         return LagLimit(part, reason, _STARTS if facts.starts else _START)
-    return LagLimit(part, reason, "fix the cause that it names; the server retries all the time")
+    return LagLimit(part, reason, "fix this cause; the server keeps retrying")
 
 
 def _silent(facts: LagFacts, part: Part, name: str) -> LagLimit | None:
@@ -96,7 +96,7 @@ def _locked(facts: LagFacts, part: Part, name: str) -> LagLimit | None:
 
 
 def _busy(facts: LagFacts) -> LagLimit | None:
-    """A busy worker, or slow staging. Asked before `_slowest`, since changes pile up at the source then, too."""
+    """A busy worker, or slow staging. Checked before `_slowest`, since both make changes pile up at the source."""
     moved = facts.moved
     if moved.starved is None or moved.blocked is None or moved.load_age is None or moved.load_age > _FRESH:
         return None
@@ -121,7 +121,7 @@ def _slow_staging(why: str) -> LagLimit:
 
 
 def _slowest(facts: LagFacts, stages: Mapping[str, LagStage]) -> LagLimit:
-    """The worker is connected and not busy: then the limit is the stage that takes most time."""
+    """The stage that takes most time: the limit if the worker is connected and not busy."""
     shares = {name: stages[name].own_seconds or 0.0 for name in ("decoded", "received", "staged") if name in stages}
     slowest = max(shares, key=lambda name: shares[name])
     if len(shares) == 1:
@@ -134,7 +134,7 @@ def _slowest(facts: LagFacts, stages: Mapping[str, LagStage]) -> LagLimit:
         return _slow_staging("what the worker has received waits to be stored")
     sending = facts.moved.sending if (facts.moved.load_age or _FRESH) < _FRESH else None
     blocked = facts.at.wait_event == "WalSenderWriteData"
-    # A walsender that skips WAL with nothing for us is ahead of what it has to send: that is decoding.
+    # A walsender that skips WAL without changes for us is ahead of the worker, although it sent nothing: it decodes.
     unreceived = slowest == "received" and not model.is_late(shares["decoded"])
     if unreceived or (blocked if sending is None else sending >= _MOSTLY):
         waits = f"; its walsender (pid {facts.at.sender}) waits to send on" if blocked else ""

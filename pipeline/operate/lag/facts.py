@@ -1,4 +1,7 @@
-"""What status and lag ask both databases. The source first, so that no position is beyond its end of WAL."""
+"""Facts that status and lag read from both databases.
+
+The source is read first; `stages.positions` limits later positions to its end of WAL.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +33,15 @@ from pipeline.wires.pgdeltastream.sessions.store import StoredSession
 
 T = TypeVar("T")
 SOURCE_SECONDS = 2.0
-"""How long the source has to accept a connection, and then to answer."""
+"""Seconds that the source has to accept a connection, and again to answer."""
 
 
 @dataclass(frozen=True)
 class AtSource:
-    """LSNs as integers, `read_at` by the source's clock; `sent` to `staged` are None where we may not see them.
+    """The source's WAL and our walsender. LSNs are integers; `sent` to `staged` are None if we may not see them.
 
-    `sender`: pid of the slot's walsender. `sampled`: a sampler stores at which time the source writes which LSN.
+    `read_at` is by the source's clock. `sender`: pid of the slot's walsender. `sampled`: a sampler stores when the
+    source writes which LSN.
     """
 
     written: int
@@ -55,7 +59,7 @@ class AtSource:
 
 @dataclass(frozen=True)
 class OldestTransaction:
-    """The oldest transaction at the source that has written; `prepared`: its name if it is a prepared one."""
+    """The oldest transaction at the source that has written; `prepared`: its name if it is prepared."""
 
     pid: int | None
     prepared: str | None
@@ -73,7 +77,7 @@ class SourceReading:
 
     `narrowed`: how a publication that the server made differs from what the server would create.
 
-    `marked`: the slot carries the mark of this pipeline database. `sessions`: those of clients, whose slots are not in
+    `marked`: the slot carries the mark of this pipeline database. `sessions`: clients' sessions, whose slots are not in
     `slots`.
     """
 
@@ -88,7 +92,10 @@ class SourceReading:
 
 @dataclass(frozen=True)
 class StoredPositions:
-    """Positions in the pipeline database; the shares (0 to 1) are of time, measured `load_age` seconds ago."""
+    """Positions in the pipeline database, and the worker's load.
+
+    `starved`, `blocked` and `sending` are shares of time (0 to 1), measured `load_age` seconds ago.
+    """
 
     source_id: uuid.UUID
     epoch: int
@@ -116,10 +123,10 @@ class RoleSession:
 
 @dataclass(frozen=True)
 class LagFacts:
-    """All facts. `around`: what is known of the time at which an LSN was written; `spilled`: bytes in a minute.
+    """All facts that explain the lag. `around`: samples next to each LSN; `spilled`: bytes in about the last minute.
 
-    `reasons`: why the roles do not run, as in `status`; `starts`: a server runs, which will hold them. `applier`: of
-    the follower that is farthest behind, where it is late and nothing else says why.
+    `reasons`: why the roles do not run, as in `status`; `starts`: a server is running and will hold the roles.
+    `applier`: what the applier of the farthest follower does, if that follower is late for no other known reason.
     """
 
     at: AtSource
@@ -139,10 +146,10 @@ class LagFacts:
 def look(
     config: Config, connection: Connection, stored: ReplicationSource | None, known: Sequence[StoredSession] = ()
 ) -> SourceReading:
-    """The source now, over one connection.
+    """Read the source as it is now, over one connection.
 
-    Raises DatabaseUnavailableError, within twice SOURCE_SECONDS also for a frozen one. `known`: sessions of clients,
-    which are looked at too.
+    Raises DatabaseUnavailableError, within twice SOURCE_SECONDS even if the source is frozen. `known`: sessions of
+    clients, which are read too.
     """
     values: dict[str, Any] = {"slot": config.slot, "sampler": lag_sampler.session_name(stored.id) if stored else None}
     with connections.answering(config.source, "source", SOURCE_SECONDS, name="pipeline status") as source:
@@ -156,7 +163,7 @@ def look(
             clients = status.read_source(source, known, found)
             anchor = next((slot for slot in found if slot.name == config.slot), None)
             values["sender"] = anchor.active_pid if anchor else None
-            with source.cursor(row_factory=dict_row) as cursor:  # after the slots: none is beyond this end of WAL
+            with source.cursor(row_factory=dict_row) as cursor:  # read after the slots, which are thus not beyond it
                 row = cursor.execute(statement("operate.lag", "lag_source"), values).fetchone() or {}
         except psycopg.OperationalError as error:
             raise connections.unavailable(config.source, "source", error) from error
@@ -167,7 +174,7 @@ def look(
 
 
 def sessions(connection: Connection, source_id: uuid.UUID) -> dict[str, RoleSession]:
-    """The existing sessions by name."""
+    """The existing sessions that stage or shuffle, by name."""
     return {
         found.name: found
         for found in queries.rows(
@@ -177,7 +184,7 @@ def sessions(connection: Connection, source_id: uuid.UUID) -> dict[str, RoleSess
 
 
 def around(connection: Connection, of: StoredPositions, lsns: Iterable[int]) -> dict[int, NearestSamples]:
-    """What is known of the times at which these LSNs were written."""
+    """The samples next to each of these LSNs, by LSN."""
     values = {"source": of.source_id, "epoch": of.epoch, "lsns": list(lsns)}
     return {
         found.asked: found

@@ -1,4 +1,4 @@
-"""Which follower is farthest behind, and why. Pure."""
+"""Find the follower that is farthest behind, and why. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SEE = "see `pipeline followers show {}`"
 
 
 def limit(facts: LagFacts, stages: Mapping[str, LagStage]) -> LagLimit | None:
-    """The one that is farthest behind where it is late, else one that is stopped or paused and lacks something."""
+    """The follower that is farthest behind, if it is late; else a stopped or paused follower that lacks events."""
     stage = stages.get(STAGE)
     stuck = [each for each in facts.followers if each.state in ("paused", "stopped") and each.lag_seqs]
     late = [each for each in facts.followers if stage is not None and each.name == stage.reader]
@@ -33,7 +33,7 @@ def limit(facts: LagFacts, stages: Mapping[str, LagStage]) -> LagLimit | None:
 
 
 def _why(late: FollowerStatus, seen: ApplierActivity | None) -> tuple[str, str]:
-    """And the remedy."""
+    """The reason why the follower is late, and the remedy."""
     see = _SEE.format(late.name)
     if late.state != "following" or late.reason is not None or seen is None:
         return f"it is {late.state}" + (f": {late.reason}" if late.reason else ""), late.remedy or see
@@ -48,7 +48,7 @@ def _why(late: FollowerStatus, seen: ApplierActivity | None) -> tuple[str, str]:
         case "computing":
             return (
                 "its server's CPU is busy with what is applied",
-                "give it a faster or unshared core; look for indexes and triggers that nobody needs there",
+                "give it a faster or unshared core; drop indexes and triggers that are not needed there",
             )
         case "waiting":
             return f"its server waits for {seen.text}", "check that server: its disk, its CPU, a synchronous standby"

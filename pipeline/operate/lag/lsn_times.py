@@ -1,4 +1,4 @@
-"""When the source wrote an LSN, estimated from the samples that are stored. Pure."""
+"""Estimate when the source wrote an LSN, from the stored samples. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 _UNSTORED = timedelta(seconds=6)
-"""While a sampler runs, WAL that is in no stored sample is younger than this,"""
+"""The greatest age of WAL that is in no stored sample, while a sampler runs."""
 _UNSEEN = timedelta(seconds=2)
-"""and WAL that no sample has seen is younger than this."""
+"""The greatest age of WAL that no sample has seen, while a sampler runs."""
 
 
 @dataclass(frozen=True)
 class NearestSamples:
-    """The samples next to an LSN: at `below_at` nothing beyond `below` was written, at `above_at` all up to `above`."""
+    """The samples next to the LSN `asked`: `below` was the end of WAL at `below_at`, and `above` at `above_at`."""
 
     asked: int
     below: int | None = None
@@ -23,9 +23,9 @@ class NearestSamples:
 
 
 def written_at(around: NearestSamples | None, end: int, now: datetime, *, sampled: bool) -> datetime | None:
-    """When the WAL after the LSN was written; None when nothing is known. `end`: the end of WAL at `now`.
+    """The time when the WAL after the LSN was written; None if unknown. `end`: the end of WAL at `now`.
 
-    For an LSN before the oldest sample: the time of that sample, though it may have been any time before.
+    For an LSN before the oldest sample: the time of that sample, though it may have been written any time before.
     """
     if around is None or (around.below is None and around.above is None):
         return None

@@ -1,4 +1,4 @@
-"""Lag explained: how far each stage is behind the source, in bytes and seconds, and what limits it."""
+"""A report of the lag: how far each stage is behind the source, in bytes and seconds, and which parts delay changes."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ Part = Literal[
     "transaction",
     "nothing",
 ]
-"""What can limit, in the order in which changes pass; `transaction`: an open one makes the source keep WAL."""
+"""The parts that can delay changes, in the order in which changes pass.
+
+`transaction`: an open transaction makes the source keep WAL.
+"""
 
 PARTS: tuple[Part, ...] = get_args(Part)
 LATE_SECONDS = 2 * BEAT_SECONDS
-"""Changes that arrive within so many seconds are not late: samples and reports are a second apart, beats two."""
+"""Changes that arrive within this many seconds are not late: samples and reports are one second apart, beats two."""
 
 
 @dataclass(frozen=True)
 class LagStage:
-    """How far a stage is: every transaction that commits before `lsn` has passed it.
+    """The position of a stage: every transaction that commits before `lsn` has passed the stage.
 
-    `behind_bytes` is the source's WAL after that, `behind_seconds` the age of its oldest change (None: not known);
-    `own_bytes` and `own_seconds` are what this stage adds to the one before. `reader`: whose position it is.
+    `behind_bytes` is the source's WAL after `lsn`, `behind_seconds` the age of the oldest change in it (None: unknown).
+    `own_bytes` and `own_seconds` are the parts that this stage adds to the stage before. `reader`: the name of the
+    reader whose position this is.
     """
 
     stage: str
@@ -47,7 +51,7 @@ class LagStage:
 
 @dataclass(frozen=True)
 class LagLimit:
-    """A part that delays changes: why, and what to do."""
+    """A part that delays changes, why it does, and what to do."""
 
     part: Part
     text: str
@@ -56,9 +60,9 @@ class LagLimit:
 
 @dataclass(frozen=True)
 class LagReport:
-    """`stages` in the order in which changes pass them; empty when the source does not answer.
+    """The lag by stage, in the order in which changes pass; no stages if the source does not answer.
 
-    `limits`: what delays changes, the main cause first; never empty.
+    `limits`: the parts that delay changes, the main cause first; never empty.
     """
 
     limits: list[LagLimit]
@@ -68,7 +72,7 @@ class LagReport:
     JSON: ClassVar = ("written_lsn", "stages", "limited_by", "also")
 
     def stage(self, name: str) -> LagStage | None:
-        """The stage of this name, if there is one."""
+        """Return the stage of this name; None if the report has no such stage."""
         return next((stage for stage in self.stages if stage.stage == name), None)
 
     @property
@@ -78,10 +82,10 @@ class LagReport:
 
     @property
     def also(self) -> list[LagLimit]:
-        """What else delays changes."""
+        """The other causes."""
         return self.limits[1:]
 
 
 def is_late(seconds: float | None) -> bool:
-    """Whether that is more than the measurement itself takes; an unknown lag is not late."""
+    """True if a lag is longer than the measurement itself takes; an unknown lag is not late."""
     return seconds is not None and seconds >= LATE_SECONDS

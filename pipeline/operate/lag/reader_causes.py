@@ -1,4 +1,4 @@
-"""What limits the log's readers, and what makes the source keep WAL. Pure."""
+"""Find the readers of the log that lag, and the transaction that makes the source keep WAL. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pipeline.operate.lag.model import LagLimit, LagStage, is_late
 from pipeline.terminal import drawing
 
 HELD_BYTES = 16_000_000
-"""A slot always keeps about so much WAL: the source removes whole segments, and not at every commit."""
+"""A slot always keeps about this many bytes of WAL: the source removes whole segments, and not at every commit."""
 
 
 def limits(facts: LagFacts, stages: Mapping[str, LagStage]) -> Iterator[LagLimit]:
-    """The lagging readers, then a transaction that holds WAL."""
+    """Yield the lagging readers, then a transaction that makes the source keep WAL."""
     found = (
         _consumer(facts, stages),
         follower_causes.limit(facts, stages),
@@ -28,9 +28,9 @@ def limits(facts: LagFacts, stages: Mapping[str, LagStage]) -> Iterator[LagLimit
 
 
 def held_beyond(at: AtSource) -> list[int]:
-    """The LSN before which the transaction that keeps WAL has begun, as a list; empty when the source keeps little.
+    """An LSN before which the transaction that keeps WAL began, as a list; empty if the source keeps little WAL.
 
-    The slot's restart_lsn is no better: it is at the last record of running transactions before the begin.
+    The slot's restart_lsn is no better: it is the last record of running transactions before that transaction began.
     """
     if at.restart is None or at.confirmed is None or at.confirmed - at.restart < HELD_BYTES:
         return []
@@ -38,7 +38,7 @@ def held_beyond(at: AtSource) -> list[int]:
 
 
 def _consumer(facts: LagFacts, stages: Mapping[str, LagStage]) -> LagLimit | None:
-    """The consumer that lags most, of those that are late or paused."""
+    """The consumer that lags most, of the consumers that are late or paused."""
     waiting = [each for each in facts.readers if each.kind not in (LAKE, FOLLOWER)]
     stage = stages.get("consumed")
     if stage is None or not is_late(stage.own_seconds):
@@ -56,7 +56,7 @@ def _consumer(facts: LagFacts, stages: Mapping[str, LagStage]) -> LagLimit | Non
 def _state(reader: LaggingReader) -> str:
     if reader.paused:
         return "; it is paused"
-    return "; nobody reads it" if reader.active is False else ""
+    return "; no client reads it" if reader.active is False else ""
 
 
 def _remedy(reader: LaggingReader) -> str:
@@ -90,13 +90,13 @@ def _between_runs(schedule: str) -> float:
 
 
 def _transaction(facts: LagFacts) -> LagLimit | None:
-    """The transaction that makes the source keep WAL although we have confirmed it."""
+    """The transaction that makes the source keep WAL that we have already confirmed."""
     at, holder = facts.at, facts.holder
     beyond = held_beyond(at)
     if holder is None or not beyond:
         return None
     written = lsn_times.written_at(facts.around.get(beyond[0]), at.written, at.read_at, sampled=at.sampled)
-    if written is not None and holder.began > written:  # it began later: the slot has just not advanced yet
+    if written is not None and holder.began > written:  # the transaction began later: the slot has not advanced yet
         return None
     kept = drawing.size((at.confirmed or 0) - (at.restart or 0))
     return LagLimit(

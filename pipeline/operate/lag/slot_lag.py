@@ -1,4 +1,4 @@
-"""How far each of our slots is behind the source: the anchor, and its copies while a backlog is read in parts."""
+"""Measure how far each of our slots is behind the source: the anchor, and its copies that read parts of a backlog."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.wal import lsn
 
 @dataclass(frozen=True)
 class SlotLag:
-    """`lag_bytes`: from what the slot has confirmed to what the source has written; None for a lost slot."""
+    """The lag of a slot. `lag_bytes`: WAL between the confirmed LSN and the source's end of WAL; None if it is lost."""
 
     name: str
     active: bool
@@ -21,7 +21,7 @@ class SlotLag:
 
 
 def of(found: Sequence[Slot], anchor: str, written: int) -> list[SlotLag]:
-    """The slots of `found` that are ours, the anchor first; `written`: the source's end of WAL."""
+    """Our slots among `found`, the anchor first; `written`: the source's end of WAL."""
     return [
         SlotLag(
             slot.name,

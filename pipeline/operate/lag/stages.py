@@ -1,4 +1,4 @@
-"""How far each stage is behind the source."""
+"""Measure how far each stage is behind the source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pipeline.postgres import role_locks
 from pipeline.postgres.connections import Connection
 
 FOLLOWER_SECONDS = 2.0
-"""How long the follower that is farthest behind has to accept a connection, and then to answer."""
+"""Seconds that the follower that is farthest behind has to accept a connection, and again to answer."""
 
 
 def measure(
@@ -32,7 +32,7 @@ def measure(
     reasons: Sequence[str],
     exports: ExportStatus | None,
 ) -> LagReport:
-    """The lag at the moment of `look`. `reasons`: why the roles do not run."""
+    """Explain the lag at the moment of `look`. `reasons`: why the roles do not run."""
     at = look.at
     starts = role_locks.server_starts(connection, "replication")
     if moved is None:
@@ -71,14 +71,14 @@ def _lagging(readers: ReaderRegistry, lake: tuple[str, str] | None) -> Iterator[
 
 
 def _elsewhere(connection: Connection) -> Iterator[LaggingReader]:
-    """The lagging consumers of other events tables than the default one."""
+    """Yield the lagging consumers of all events tables but the default one."""
     for name in status.tables_read(connection):
         found = ReaderRegistry(connection, EventsTable.parse(name)).lagging(of_default=False)
         yield from (each for each in found if each.kind not in (LAKE, FOLLOWER))
 
 
 def _with_followers(connection: Connection, facts: LagFacts, followed: LagStage) -> LagFacts:
-    """With what is known of followers."""
+    """Return the facts with the state of the followers, and of the applier that is late."""
     known = registry.find(connection)
     served = followers.is_served(connection)
     shown = [followers.follower_status(each, served=served) for each in known]
@@ -91,7 +91,7 @@ def _with_followers(connection: Connection, facts: LagFacts, followed: LagStage)
 
 
 def positions(at: AtSource, moved: StoredPositions) -> dict[str, int]:
-    """The position of each stage by name; a stage where nothing waits is where the stage before it is."""
+    """The position of each stage by name; a stage without waiting changes has the position of the stage before."""
     staged = max(moved.staged, at.staged or 0)
     waits = moved.watermark < moved.complete
     shuffled = max(moved.watermark, moved.moved or 0) if waits else staged
@@ -124,9 +124,9 @@ def _late(facts: LagFacts, position: int) -> float | None:
 
 
 def _is_perhaps_idle(facts: LagFacts, position: int, seconds: float) -> bool:
-    """Whether the WAL after the position may hold nothing for us, as far as one can tell who may not see walsenders.
+    """True if the WAL after the position may hold nothing for us; only for a user who may not see walsenders.
 
-    What an idle worker has passed it tells its walsender at once, and stores only now and then.
+    An idle worker reports its position to its walsender at once, but stores it only now and then.
     """
     at = facts.at
     if at.sender is None or at.sent is not None or position < facts.moved.staged:
@@ -135,7 +135,7 @@ def _is_perhaps_idle(facts: LagFacts, position: int, seconds: float) -> bool:
 
 
 def _taken(facts: LagFacts, shuffled: LagStage, name: str, of_kind: Callable[[str], bool]) -> LagStage:
-    """The stage of the log's readers: the position of the one that lags most."""
+    """A stage of the log's readers: the position of the reader that lags most."""
     waiting = [each for each in facts.readers if of_kind(each.kind)]
     first = min(waiting, key=lambda each: each.committed_at, default=None)
     if first is None:
@@ -155,7 +155,7 @@ def _stage(facts: LagFacts, before: LagStage | None, name: str, position: int, l
 
 
 def _is_known(before: LagStage, position: int) -> bool:
-    """Whether it is known what a stage adds; all of its lag where only that of the idle worker before is unknown."""
+    """True if a stage's own lag is known: its whole lag, if only the lag of the idle worker before it is unknown."""
     return before.behind_seconds is not None or position < before.lsn
 
 

@@ -1,4 +1,4 @@
--- The oldest transaction at the source that has written, prepared ones included: a slot keeps the WAL since its beginning.
+-- The oldest transaction at the source that has written, also a prepared one: a slot keeps the WAL since it began.
 select o.pid, o.prepared, o.application, o.username, o.database, o.state, o.began,
     extract(epoch from clock_timestamp() - o.began)::float8 as seconds
 from (

@@ -1,4 +1,4 @@
--- The sessions that stage and shuffle: for how long each client was silent, and who holds a lock that it waits for.
+-- The sessions that stage and shuffle: seconds since the client spoke, and the session whose lock it waits for.
 with ours as (
     select case r.role when 'replication' then 'worker' else r.role end as name, l.pid
     from pipeline.roles r

@@ -1,4 +1,4 @@
--- The source's end of WAL and its clock, how far the walsender of our slot is, and whether a sampler runs.
+-- The source's end of WAL and its clock, the positions of our slot's walsender, and whether a sampler runs.
 select ((case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_flush_lsn() end) - '0/0')::bigint
     as written,
     clock_timestamp() as read_at, a.wait_event,

@@ -1,4 +1,4 @@
--- For each LSN the samples around it: the last at which nothing beyond it was written, the first at which more was.
+-- The samples around each LSN: the last with an end of WAL up to the LSN, and the first with an end of WAL beyond it.
 select a.lsn as asked, b.lsn as below, b.written_at as below_at, n.lsn as above, n.written_at as above_at
 from unnest(%(lsns)s::bigint[]) as a (lsn)
 left join lateral (
