@@ -1,4 +1,4 @@
-"""What of a backlog waits to become partitions of the events table, and what holds that up."""
+"""The tables of a backlog that wait to become partitions of the events table, and the session that blocks them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from pipeline.postgres.queries import statement
 
 @dataclass(frozen=True)
 class BacklogAdoption:
-    """`from_seq`: a worker writes tables from this seq on, None when none does. `held_by`: who holds them up."""
+    """The tables that wait. `from_seq`: a worker writes tables from this seq on; None if no worker does.
+
+    `held_by`: the session that blocks them.
+    """
 
     from_seq: int | None
     tables: int
@@ -21,5 +24,5 @@ class BacklogAdoption:
 
 
 def read(connection: Connection, source: uuid.UUID) -> BacklogAdoption | None:
-    """Of a source; None when nothing is adopted and nothing waits."""
+    """Read the waiting tables of a source; None if no worker writes tables and none wait."""
     return queries.one(connection, BacklogAdoption, statement("operate", "adoption"), {"source": source})

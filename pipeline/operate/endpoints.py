@@ -17,11 +17,11 @@ from pipeline.operate import metrics, readiness, status
 from pipeline.process.shared_look import SharedLook
 
 READY_SECONDS = 1.0
-"""How long an answer of `/readyz` is given to all who ask: each look opens sessions."""
+"""Seconds for which all requests get the same answer of `/readyz`, because each check opens sessions."""
 
 
 def router(config: Config, server: str) -> APIRouter:
-    """Health, readiness and metrics. `server`: this server's name, unique among those on one pipeline database."""
+    """Routes of health, readiness and metrics. `server`: this server's name, unique in a pipeline database."""
     looks, routes = _looks(config, server), APIRouter(tags=["health"])
 
     @routes.get("/healthz", response_class=PlainTextResponse, summary="Alive")
@@ -55,7 +55,7 @@ def router(config: Config, server: str) -> APIRouter:
     )
     def all_metrics() -> Response:
         """Computed from the databases now; 503 when the pipeline database does not answer."""
-        now = status.collect(config, 2.2 * readiness.LOOK_SECONDS)  # the source is asked meanwhile
+        now = status.collect(config, 2.2 * readiness.LOOK_SECONDS)  # includes reading the source
         reasons = [*readiness.elsewhere(now.roles, server), *now.reasons]
         return Response(metrics.render(replace(now, reasons=reasons)), media_type=CONTENT_TYPE_LATEST)
 
@@ -63,6 +63,6 @@ def router(config: Config, server: str) -> APIRouter:
 
 
 def _looks(config: Config, server: str) -> dict[readiness.Role | None, SharedLook[readiness.ReadinessReport]]:
-    """Judge this server, or each role."""
+    """Return a shared check of this server (None) and of each role."""
     roles: tuple[readiness.Role | None, ...] = (None, *get_args(readiness.Role))
     return {role: SharedLook(partial(readiness.look, config, server, role), READY_SECONDS) for role in roles}

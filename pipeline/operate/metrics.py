@@ -51,7 +51,7 @@ class _Snapshot(Collector):
         self._status = status
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric of the snapshot; those without a value are left out."""
+        """Yield every metric of the snapshot that has a value."""
         values = {**vars(self._status.progress), **vars(self._status)}
         for name, (attribute, text) in _GAUGES.items():
             if values[attribute] is not None:
@@ -95,7 +95,7 @@ def _failed_schedules(found: Mapping[str, str]) -> Iterator[Metric]:
 
 
 def _of_jobs(now: PipelineStatus) -> Iterator[Metric]:
-    """What there is of exports, retention, reading tables and verifying them."""
+    """The metrics of exports, retention, snapshots and verification, as far as they have run."""
     if now.exports:
         yield from _exports(now.exports)
     if now.retention:
@@ -107,7 +107,7 @@ def _of_jobs(now: PipelineStatus) -> Iterator[Metric]:
 
 
 def _slots(found: Sequence[SlotLag]) -> Iterator[Metric]:
-    """How far each of our slots is behind what the source writes."""
+    """The lag of each of our slots behind the source's end of WAL."""
     lag = GaugeMetricFamily(
         "pipeline_slot_lag_bytes", "WAL that the source has written and the slot has not confirmed.", labels=["slot"]
     )
@@ -135,7 +135,7 @@ def _parts(found: Sequence[BacklogPart]) -> Iterator[Metric]:
 
 
 def _tables(found: Sequence[KnownTable]) -> Iterator[Metric]:
-    """How far each events table is, and how many events it got."""
+    """The newest seq of each events table, and the number of events written to it."""
     newest = GaugeMetricFamily("pipeline_events_table_last_seq", "Newest seq of an events table.", labels=["table"])
     events = CounterMetricFamily("pipeline_events_table_events", "Events written to it.", labels=["table"])
     for each in found:
@@ -146,7 +146,7 @@ def _tables(found: Sequence[KnownTable]) -> Iterator[Metric]:
 
 
 def _ways(found: Sequence[WayCount]) -> Iterator[Metric]:
-    """How many changes went which way into the log."""
+    """The number of changes by the way that they took into the log."""
     text = "Changes by the way that they took into the log, and why not the shortest one."
     family = CounterMetricFamily("pipeline_way_changes", text, labels=["way", "reason"])
     for each in found:
@@ -155,7 +155,7 @@ def _ways(found: Sequence[WayCount]) -> Iterator[Metric]:
 
 
 def _consumers(found: Sequence[ConsumerStatus]) -> Iterator[Metric]:
-    """A value for each consumer for which it applies. Counts stop at 100 000."""
+    """Metrics of consumers, each for the consumers to which it applies. Counts stop at 100 000."""
     for name, attribute, text in (
         ("pending", "pending", "Items that wait to be received."),
         ("in_flight", "in_flight", "Items that are delivered and neither acknowledged nor expired."),
@@ -191,7 +191,7 @@ def _dead_letters(counts: Mapping[str, int]) -> Iterator[Metric]:
 
 
 def _exports(now: ExportStatus) -> Iterator[Metric]:
-    """Metrics that have a value: none where nothing was ever exported."""
+    """Metrics of exports that have a value; none if nothing was ever exported."""
     success = now.last_success.timestamp() if now.last_success else None
     failed = None if now.last_run is None else float(now.last_run.state == "failed")
     for name, text, value in (
@@ -205,7 +205,7 @@ def _exports(now: ExportStatus) -> Iterator[Metric]:
 
 
 def _snapshots(now: SnapshotStatus) -> Iterator[Metric]:
-    """Captured tables by state; of each backfill under way how far it is."""
+    """Captured tables by state, and the progress of each running backfill."""
     tables = GaugeMetricFamily(
         "pipeline_snapshot_tables", "Captured tables by state; complete: whole in the log.", labels=["state"]
     )
@@ -226,7 +226,7 @@ def _snapshots(now: SnapshotStatus) -> Iterator[Metric]:
 
 
 def _verification(last: StoredVerification) -> Iterator[Metric]:
-    """What the last content verification found."""
+    """The result of the last content verification."""
     for name, text, value in (
         ("finished_timestamp_seconds", "When the log was last compared with the source.", last.finished_at.timestamp()),
         ("rows", "Rows that were compared then.", last.rows),
@@ -240,17 +240,19 @@ def _verification(last: StoredVerification) -> Iterator[Metric]:
 
 
 def _retention(now: RetentionStatus) -> Iterator[Metric]:
-    """What was dropped, how large the log is, and what holds old events."""
+    """The dropped events, the size of the log, and the readers that hold old events."""
     oldest = now.oldest_at.timestamp() if now.oldest_at else None
     for name, text, value in (
         ("dropped_below_seq", "Every event with a smaller seq was dropped.", now.dropped_below),
-        ("log_bytes", "What the events table takes on disk.", now.bytes or None),
+        ("log_bytes", "Bytes that the events table takes on disk.", now.bytes or None),
         ("oldest_timestamp_seconds", "When the oldest event of the log arrived.", oldest),
     ):
         if value is not None:
             yield GaugeMetricFamily(f"pipeline_retention_{name}", text, value=value)
     held = GaugeMetricFamily(
-        "pipeline_retention_held", "What holds events that are old enough.", labels=["kind", "name"]
+        "pipeline_retention_held",
+        "1 for each reader that holds events that are old enough to drop.",
+        labels=["kind", "name"],
     )
     for holder in now.held_by:
         held.add_metric([holder.kind, holder.name], 1.0)
@@ -258,7 +260,7 @@ def _retention(now: RetentionStatus) -> Iterator[Metric]:
 
 
 def collect_lag(status: PipelineStatus) -> Iterator[Metric]:
-    """Two families: without a label what is not in the events table yet, with `stage` what has not passed the stage."""
+    """Two families of lag: without a label, behind the events table; with the label `stage`, behind that stage."""
     size = GaugeMetricFamily(
         "pipeline_lag_bytes", "WAL of the source that is not in the events table yet; by stage.", labels=["stage"]
     )
@@ -274,7 +276,7 @@ def collect_lag(status: PipelineStatus) -> Iterator[Metric]:
         if stage.behind_seconds is not None:
             seconds.add_metric([stage.stage], stage.behind_seconds)
     if status.lag and not status.lag.stages and status.lag_seconds is not None:
-        seconds.add_metric(["shuffled"], status.lag_seconds)  # the source does not answer; alerts need it all the more
+        seconds.add_metric(["shuffled"], status.lag_seconds)  # alerts need the lag even if the source does not answer
     yield from (family for family in (size, seconds) if family.samples)
     if status.lag:
         limited = GaugeMetricFamily("pipeline_lag_limited_by", "1 for the part that limits.", labels=["part"])

@@ -1,4 +1,4 @@
-"""Whether a server does its work, as `/readyz` and health checks ask; answers in time, whatever hangs."""
+"""Judge if a server does its work, for `/readyz` and health checks; answers in time, whatever hangs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from pipeline.postgres.role_locks import RoleState
 
 Role = Literal["snapshot", "replication", "shuffle", "schedule", "followers", "api"]
 LOOK_SECONDS = 2.0
-"""How long a database has to accept a connection, and then to answer what health asks."""
+"""Seconds that a database has to accept a connection, and again to answer."""
 
 
 @dataclass(frozen=True)
 class ReadinessReport:
-    """`reasons`: why a server or role is not ready, empty when it is. `followers`: what followers lack, one line each.
+    """The readiness of a server or role. `reasons`: why it is not ready; empty if it is.
 
-    `schedules`: which schedules failed when they last ran, and why, one line each. A server is ready nevertheless.
+    `followers`: what followers lack, one line each. `schedules`: the schedules whose last run failed, and why, one line
+    each. Neither makes a server unready.
     """
 
     reasons: list[str]
@@ -33,9 +34,9 @@ class ReadinessReport:
 
 
 def look(config: Config, server: str, role: Role | None = None) -> ReadinessReport:
-    """Judge this server, or that role of any server.
+    """Judge this server, or the given role of any server.
 
-    The api role is ready when it can read the log: also that of a server that stands by.
+    The api role is ready if it can read the log, also on a server that stands by.
     """
     asks = connections.answering(config.database, "pipeline database", LOOK_SECONDS, name="pipeline readiness")
     try:
@@ -51,7 +52,7 @@ def look(config: Config, server: str, role: Role | None = None) -> ReadinessRepo
             if role is not None:
                 return ReadinessReport(status.role_reasons(held, (role,)), lacking)
             reasons = [*elsewhere(held, server), *status.why_not(config, connection, held)]
-        # What the worker does not notice for a while yet: a source that is frozen.
+        # The worker does not notice a frozen source for a while.
         return ReadinessReport(reasons or _silent_source(config), lacking, failed)
     except PipelineError as error:
         return ReadinessReport([str(error)])

@@ -35,9 +35,9 @@ from pg_partition_tree(%(table)s::regclass) t
 
 @dataclass(frozen=True)
 class EventHolder:
-    """What holds events that are old enough: a consumer, a lake that lacks them, or a session that reads them.
+    """A holder of events that are old enough to drop: a consumer, a lake that lacks them, or a session that reads them.
 
-    `position`: it no longer needs events up to there; None for a session.
+    `position`: the holder no longer needs events up to this seq; None for a session.
     """
 
     kind: str
@@ -53,10 +53,10 @@ class EventHolder:
 
 @dataclass(frozen=True)
 class RetentionStatus:
-    """The status of retention. `keep`: the setting. `first_seq`, `oldest_at`: of the first event in the table.
+    """The status of retention. `keep`: the setting. `first_seq`, `oldest_at`: seq and time of the table's first event.
 
     `droppable`: whole partitions that would be dropped now; `trim_from`: the seq from which on rows would be deleted.
-    `due`: when the next events become old enough. `held_by`: what holds events that are old enough already.
+    `due`: when the next events become old enough. `held_by`: the holders of events that already are.
     """
 
     keep: str
@@ -71,12 +71,15 @@ class RetentionStatus:
     due: datetime | None = None
     held_by: list[EventHolder] = field(default_factory=list)
     beside: list[RetentionStatus] = field(default_factory=list)
-    """Of the default table: the same for each of the other tables."""
+    """For the default table: the status of each of the other tables."""
 
 
 @dataclass(frozen=True)
 class RetentionOutcome:
-    """What one run dropped: partitions, and rows of partitions that stay. `below`: of the default table."""
+    """The numbers of partitions and of single rows that one run dropped.
+
+    `below`: the default table's events with a smaller seq are dropped. `waiting`: a session holds up a drop.
+    """
 
     partitions: int = 0
     rows: int = 0
@@ -85,7 +88,7 @@ class RetentionOutcome:
 
 
 def read(config: Config, connection: Connection) -> RetentionStatus | None:
-    """The status now; None where nothing is dropped and nothing ever was."""
+    """Read the status now; None if nothing is dropped and nothing ever was."""
     table = EventsTable.parse(config.events_table)
     known = policy.dropped(connection, table)
     keep = config.retention_seconds
@@ -94,14 +97,14 @@ def read(config: Config, connection: Connection) -> RetentionStatus | None:
     try:
         others = [_read(config, connection, each, keep) for each in _written(config, connection)[1:]]
         return replace(_read(config, connection, table, keep), beside=others)
-    except psycopg.errors.UndefinedTable:  # not made yet, or just dropped: the next call sees it
+    except psycopg.errors.UndefinedTable:  # not created yet, or just dropped: the next call sees it
         return None
 
 
 def run(config: Config, stopped: Callable[[], bool]) -> RetentionOutcome:
-    """Drop what may be dropped.
+    """Drop the events that may be dropped.
 
-    Raises RetentionBusyError if another session does, ConfigError for no PIPELINE_RETENTION.
+    Raises RetentionBusyError if another session is dropping events, ConfigError if PIPELINE_RETENTION is none.
     """
     keep = config.retention_seconds
     if keep is None:
@@ -117,19 +120,19 @@ def run(config: Config, stopped: Callable[[], bool]) -> RetentionOutcome:
 
 
 def lacking(connection: Connection, config: Config, directory: str) -> LaggingReader | None:
-    """What the lake in this folder has not got yet; None when it has everything, or there is none."""
+    """Return the lake in this folder as a reader that lags; None if it lacks no events, or does not exist."""
     lagging = ReaderRegistry(connection, EventsTable.parse(config.events_table)).lagging()
     return next((each for each in lagging if (each.kind, each.name) == (LAKE, directory)), None)
 
 
 def release_lake(connection: Connection, directory: str) -> None:
-    """Let retention no longer wait for exports to this folder. Raises ConfigError for an unknown folder."""
+    """Make retention stop waiting for exports to this folder. Raises ConfigError for an unknown folder."""
     if connection.execute(statement("operate", "release_lake"), {"directory": directory}).fetchone() is None:
         raise ConfigError(f"no lake in {directory} holds any events; `pipeline retention --dry-run` shows what does")
 
 
 def _written(config: Config, connection: Connection) -> list[EventsTable]:
-    """The default table first, then all others that events were ever written to."""
+    """The default table, then all other tables that events were ever written to."""
     return tables.with_known(connection, [config.events_table])
 
 
@@ -163,7 +166,7 @@ def _drop(
 
 
 def _record(config: Config, connection: Connection, table: EventsTable, partition: EventsPartition) -> bool:
-    """Record that it is being dropped; False when a reader that needs it has come meanwhile."""
+    """Record that the partition is being dropped; False if a reader that needs it has just appeared."""
     before = policy.dropped(connection, table)
     policy.record(connection, table, partition.upper, partition)
     if partition.upper - 1 <= _needed_after(config, connection, table):
@@ -174,7 +177,7 @@ def _record(config: Config, connection: Connection, table: EventsTable, partitio
 
 @contextmanager
 def _alone(connection: Connection, table: EventsTable) -> Iterator[None]:
-    """Only one session for each table; the lock is released with the connection, if not before."""
+    """Lock the table against other retention runs; the lock is released with the connection, if not before."""
     values = (_LOCK, str(table))
     if not (queries.value(connection, "select pg_try_advisory_lock(%s, hashtext(%s))", values)):
         raise RetentionBusyError("retention is already running; try again when it has ended")
@@ -212,7 +215,7 @@ def _lowest(holders: Sequence[EventHolder]) -> int:
 
 
 def _holders(config: Config, connection: Connection, table: EventsTable) -> list[EventHolder]:
-    """Every reader with a position in the table, the lowest first; also the lake that the first export will make."""
+    """Every reader with a position in the table, the lowest first; also the lake that the first export will create."""
     readers = ReaderRegistry(connection, table)
     found = [EventHolder(each.kind, each.name, each.needs_after, each.remedy) for each in readers.needing()]
     lake = str(lakes.folder(config, str(table)))
@@ -231,7 +234,7 @@ def _holders(config: Config, connection: Connection, table: EventsTable) -> list
 
 
 def _readers(connection: Connection, table: EventsTable, known: DropRecord) -> list[EventHolder]:
-    """The session that reads a partition being dropped, once it has held it for more than MOMENTS."""
+    """The session that reads a partition being dropped, once the drop has waited for more than MOMENTS."""
     if known.since is None or datetime.now(UTC) - known.since < timedelta(seconds=MOMENTS):
         return []
     session = drop_partition.blocking_session(connection, table)

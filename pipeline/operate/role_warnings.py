@@ -1,4 +1,4 @@
-"""What `status` warns of at the source and at followers: roles that may do too much, or too little to read a table."""
+"""Warnings of `status` about roles at the source and at followers, with too many rights or too few to read a table."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pipeline.snapshots import reading_rights
 
 _PROGRAM = "pipeline roles"
 _LOOK_SECONDS = 10.0
-"""How long the source has to answer."""
+"""Seconds that the source has to answer."""
 
 
 def read(config: Config) -> list[str]:
-    """The warnings, each in one line with its remedy; why they are not known if the reading role cannot log in."""
+    """Read the warnings, each in one line with its remedy. If the reading role cannot log in, return the reason."""
     with (
         connections.answering(config.source, "source", _LOOK_SECONDS, name=_PROGRAM) as source,
         connections.connect(config.database, "pipeline database", name=_PROGRAM) as pipeline,

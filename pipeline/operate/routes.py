@@ -1,4 +1,4 @@
-"""Which routes are in force, which were before and from where on, and the events tables with their counts."""
+"""Read the routes in force, the earlier ones and where each began, and the events tables with their counts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pipeline.wal import lsn
 
 @dataclass(frozen=True)
 class RoutesVersion:
-    """Routes for the transactions of an epoch after `after_lsn`, until the next ones. `events_table`: the default.
+    """Routes for the transactions of an epoch after `after_lsn`, until the next version. `events_table`: the default.
 
-    `first_seqs`: for each events table the seq from which on they applied.
+    `first_seqs`: for each events table, the first seq to which the routes applied.
     """
 
     id: int
@@ -33,7 +33,10 @@ class RoutesVersion:
 
 @dataclass(frozen=True)
 class RoutingReport:
-    """`history` begins with the routes in force. `pending`: these settings differ, and apply from the next start on."""
+    """The routes in force and before; `history` begins with the routes in force.
+
+    `pending`: the settings differ from the routes in force, and apply from the next start on.
+    """
 
     history: list[RoutesVersion]
     tables: list[KnownTable]
@@ -48,7 +51,7 @@ class RoutingReport:
 
 
 def collect(config: Config, connection: Connection) -> RoutingReport:
-    """The routes now and before, and all events tables."""
+    """Read the routes in force and before, and all events tables."""
     history = queries.rows(connection, RoutesVersion, statement("operate", "list_routes"), {"source": config.source_id})
     wanted = config.events_table, [route.model_dump(mode="json") for route in config.routes]
     pending = not history or (history[0].events_table, history[0].routes) != wanted

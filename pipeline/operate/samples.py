@@ -1,4 +1,4 @@
-"""Samples of positions and counts, from which `status` makes rates."""
+"""Store samples of positions and counts, from which `status` computes rates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sample(config: Config) -> None:
 
 
 def _at_source(config: Config) -> dict[str, Any]:
-    """How far the source has written and the slot is confirmed; of a source that does not answer, nothing is known."""
+    """The source's end of WAL and the slot's confirmed LSN; both None if the source does not answer."""
     found: dict[str, Any] | None = None
     with (
         suppress(PipelineError, psycopg.OperationalError),

@@ -1,4 +1,4 @@
-"""Whose the slots of the source are: the server's, copies of it for a backlog, a session's, or somebody else's."""
+"""Find the owner of each slot of the source: this server, its reading of a backlog, a client's session, or another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ Owner = Literal["ours", "part", "session", "other"]
 
 @dataclass(frozen=True)
 class OwnedSlot(Slot):
-    """`whose` is None where only the pipeline database could tell, and it does not answer. `wire`: of a session."""
+    """A slot and its owner. `wire`: the protocol of a session.
+
+    `whose` is None if only the pipeline database could tell, and it does not answer.
+    """
 
     whose: Owner | None = None
     wire: str | None = None
@@ -29,14 +32,14 @@ class OwnedSlot(Slot):
 def sessions(
     source: Connection, pipeline: Connection, source_id: uuid.UUID | None, found: Sequence[Slot]
 ) -> dict[str, StoredSession]:
-    """By slot, those of this source and cluster whose slots may exist; without those whose slot was made by another.
+    """The sessions of this source and cluster, by slot; without sessions whose slot was created by another user.
 
-    `found`: the source's slots, read before this: what a session has confirmed is stored earlier.
+    `found`: the source's slots, read before the call: a session's confirmed position is stored before the slot's.
     """
     try:
         stored = sources.find_in_any(pipeline, source_id)
         known = store.kept(pipeline, stored.id) if stored else []
-    except psycopg.errors.UndefinedTable:  # a database of an older version
+    except psycopg.errors.UndefinedTable:  # the database has an older version
         return {}
     cluster = timeline.read_identity(source).system_identifier if known else ""
     there, database = {slot.name: slot for slot in found}, source.info.dbname
@@ -49,7 +52,7 @@ def sessions(
 
 
 def owned(found: Sequence[Slot], anchor: str, known: Mapping[str, StoredSession] | None) -> list[OwnedSlot]:
-    """Each slot with its owner. `anchor`: our slot; `known`: sessions by slot, None where they are not known."""
+    """Each slot with its owner. `anchor`: our slot; `known`: sessions by slot, None if unknown."""
     return [OwnedSlot(**vars(slot), **_owner(slot.name, anchor, known)) for slot in found]
 
 

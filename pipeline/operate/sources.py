@@ -16,9 +16,9 @@ from pipeline.wal import lsn
 
 @dataclass(frozen=True)
 class KnownSource:
-    """A source as it was at the last connection. `since`: when its epoch began; `position`: how far it is staged.
+    """A source as it was at the last connection. `since`: when its epoch began; `position`: its staged LSN.
 
-    `gaps`: what the log lacks of its tables.
+    `gaps`: changes of its tables that the log lacks.
     """
 
     id: str

@@ -75,7 +75,7 @@ class PipelineProgress:
 
 @dataclass(frozen=True)
 class PipelineStatus:
-    """The whole status. `reasons`: why it is not replicating; empty when it is. `lag_seconds` 0: caught up.
+    """The whole status. `reasons`: why the server is not replicating; empty if it is. `lag_seconds` 0: caught up.
 
     `warnings`: users that are or can become superusers while they read tables of other roles, and tables whose reading
     failed and that the reading role may not read.
@@ -119,20 +119,20 @@ class PipelineStatus:
 
     @property
     def replicating(self) -> bool:
-        """Whether changes arrive in the log; `reasons` says why not."""
+        """True if changes arrive in the log; else `reasons` says why not."""
         return not self.reasons
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`: the counters on the same level as the rest."""
+        """Return the status for `--json`, with the counters on the same level as the rest."""
         values: dict[str, Any] = {"replicating": self.replicating} | as_json(self) | as_json(self.progress)
         return {name: value for name, value in values.items() if name not in ("progress", "read_at")}
 
 
 def collect(config: Config, patience: float = 60.0) -> PipelineStatus:
-    """The status now.
+    """Read the status now.
 
     Raises DatabaseUnavailableError only for the pipeline database; an unavailable source is a reason. `patience`:
-    seconds that the pipeline database has to answer, once it has let us in.
+    seconds that the pipeline database has to answer, once it has accepted the connection.
     """
     with connections.answering(
         config.database, "pipeline database", patience, name="pipeline status", for_command=True
@@ -162,7 +162,7 @@ def collect(config: Config, patience: float = 60.0) -> PipelineStatus:
 
 
 def _exports(config: Config, connection: Connection, now: PipelineStatus) -> ExportStatus:
-    """The exports; there is no next run while no server keeps their schedule."""
+    """The status of exports; without a next run if no server runs their schedule."""
     found = export_status.read(config, connection)
     scheduled = any(role.role == "schedule" and role.held for role in now.roles)
     return found if scheduled else replace(found, next_run=None)
@@ -175,7 +175,7 @@ def _explained(
     look: SourceReading | PipelineError,
     moved: StoredPositions | None,
 ) -> PipelineStatus:
-    """The status with its lag by stage and what limits it; `lag_seconds` is that of the last stage, where known."""
+    """The status with its lag by stage and its causes; `lag_seconds` is the lag of the last stage, if known."""
     if now.source_id is None:
         return now
     if isinstance(look, PipelineError):
@@ -189,14 +189,14 @@ def _explained(
 
 
 def read(config: Config, connection: Connection) -> PipelineStatus:
-    """The positions, roles and lag of the status, over a connection to the pipeline database; asks the source too."""
+    """Read the positions, roles and lag over a connection to the pipeline database; reads the source too."""
     return _read(config, connection)[0]
 
 
 def _read(
     config: Config, connection: Connection
 ) -> tuple[PipelineStatus, SourceReading | PipelineError, StoredPositions | None]:
-    """The status, with what its positions come from: the source, or why it does not answer, and our database."""
+    """The status, the reading of the source or why it does not answer, and the positions of our database."""
     revision = migrations.current_revision(connection)
     if revision is None:
         starts = role_locks.server_starts(connection, "replication")
@@ -234,7 +234,7 @@ def _read(
 def _with_source(
     now: PipelineStatus, look: SourceReading | PipelineError, moved: StoredPositions | None
 ) -> PipelineStatus:
-    """The status with what the source reports and the lag behind that; or with the reason why it does not answer."""
+    """The status with the source's report and the lag behind it; or with the reason why the source does not answer."""
     running = not role_reasons(now.roles)
     if isinstance(look, PipelineError):
         seconds = _lag_seconds(now.progress, None, running=running)
@@ -256,18 +256,18 @@ def _with_source(
 
 
 def why_not(config: Config, connection: Connection, held: Sequence[role_locks.RoleState]) -> list[str]:
-    """Why nothing is replicated: the transaction that the source cannot send, and roles that do not run."""
+    """The reasons why nothing is replicated: a transaction that the source cannot send, and roles that do not run."""
     stored = sources.find(connection, config.source_id)
     stop = blocked_transactions.current(connection, stored.id) if stored else None
     reasons = role_reasons(held)
-    if stop:  # it says more than the role, which waits because of it; but not why a server that has ended does nothing
+    if stop:  # more exact than the role's reason, except for a server that has ended
         ended = [reason for reason in reasons if reason == "replication is not running"]
         reasons = [f"replication: {stop}", *ended, *role_reasons(held, ("shuffle",))]
     return [f"replication: {stored.unmatched}", *reasons] if stored and stored.unmatched else reasons
 
 
 def role_reasons(held: Sequence[role_locks.RoleState], needed: Sequence[str] = ("replication", "shuffle")) -> list[str]:
-    """Why roles that move data do not run, in plain words."""
+    """The reasons why roles that move data do not run, as text."""
     by_name = {role.role: role for role in held}
     reasons = []
     for name in needed:
@@ -284,7 +284,10 @@ def role_reasons(held: Sequence[role_locks.RoleState], needed: Sequence[str] = (
 
 
 def _progress(connection: Connection, source_id: uuid.UUID) -> tuple[PipelineProgress, StoredPositions | None]:
-    """Both from one statement. While a backlog is read in parts, no change is missing before the staged position."""
+    """Read progress and positions in one statement.
+
+    While a backlog is read in parts, no change is missing before the staged position.
+    """
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(statement("operate", "progress"), {"source": source_id}).fetchone()
     if row is None:
@@ -296,7 +299,7 @@ def _progress(connection: Connection, source_id: uuid.UUID) -> tuple[PipelinePro
 
 
 def _lag_seconds(progress: PipelineProgress, lag: int | None, *, running: bool) -> float | None:
-    """0 when caught up; else the age of the newest event, which is the best that is known."""
+    """Return 0 if caught up; else the age of the newest event, the best known value."""
     if running and not progress.unshuffled and lag is not None and lag < IDLE_BYTES:
         return 0.0
     if progress.shuffled_at is None or progress.read_at is None:

@@ -1,7 +1,7 @@
 """Users of the server that are or can become superusers, while a captured table belongs to another role.
 
 Postgres runs functions of a table's owner in sessions that read the table: see `pipeline.postgres.reading_session`.
-What such a function may do is what the session's user may do.
+Such a function has the rights of the session's user.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FOLLOWER_REMEDY = (
 )
 _PROGRAM = "pipeline roles"
 _SECONDS = 2.0
-"""How long a follower has to answer; one that does not is left out."""
+"""Seconds that a follower has to answer; a follower that does not is skipped."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class OwnedTable:
 
 @dataclass(frozen=True)
 class SuperuserRisk:
-    """A user of the server, how it is or becomes a superuser, and a table whose owner could use that.
+    """A user of the server, how that user is or becomes a superuser, and a table whose owner could exploit it.
 
-    `follower`: the name of the follower at which the user is; None: the source.
+    `follower`: the follower at which the user exists; None: the source.
     """
 
     user: str
@@ -68,7 +68,7 @@ class SuperuserRisk:
 
 
 def find(config: Config, source: Connection, pipeline: Connection | None) -> list[SuperuserRisk]:
-    """The risks at the source, then at followers that answer. Raises PipelineError if the source does not."""
+    """Find the risks at the source, then at followers that answer. Raises PipelineError if the source does not."""
     owned = _owned(source, [table.table_name for table in captured(config, source, pipeline)])
     followers = _followers(pipeline)
     found = list(_at_source(config, source, owned)) if owned else []
@@ -112,7 +112,7 @@ def _at_follower(found: RegisteredFollower, at_source: OwnedTable | None) -> Sup
             owned = (at_source or _owned(follower, tables)) if how else None
             return SuperuserRisk(follower.info.user, how, owned, found.name) if how and owned else None
     except (PipelineError, psycopg.Error):
-        return None  # what is wrong with it is said elsewhere
+        return None  # the follower's status reports this error
 
 
 def reading_user(config: Config, source: Connection) -> str:
@@ -122,7 +122,7 @@ def reading_user(config: Config, source: Connection) -> str:
 
 
 def reach(connection: Connection) -> str | None:
-    """How the session's user is a superuser or can become one, in words; None if it cannot."""
+    """Describe how the session's user is a superuser or can become one; None if that user cannot."""
     row = connection.execute(statement("operate", "superuser_reach")).fetchone()
     return str(row[0]) if row else None
 

@@ -1,4 +1,4 @@
-"""Which ways changes took into the log, and why not the shortest one."""
+"""Count changes by the way that they took into the log, and why not the shortest way."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
 _WAYS = "select way, reason, changes from pipeline.ways where source_id = %(source)s order by way, changes desc, reason"
-"""How many changes of a source went which way, and why."""
+"""The number of changes of a source by way and reason."""
 
 
 @dataclass(frozen=True)
 class WayCount:
-    """So many changes went this way since it was first counted. `reason` is empty for the shortest way."""
+    """The number of changes that went this way since counting began. `reason` is empty for the shortest way."""
 
     way: str
     reason: str
@@ -22,5 +22,5 @@ class WayCount:
 
 
 def counts(connection: Connection, source: uuid.UUID) -> list[WayCount]:
-    """Of a source; the newest second may be missing."""
+    """Return the counts of a source; the newest second may be missing."""
     return queries.rows(connection, WayCount, _WAYS, {"source": source})

@@ -1,3 +1,3 @@
-"""`pipeline check`: what is wrong before the first start, and its remedy."""
+"""`pipeline check`: find problems before the first start, each with its remedy."""
 
 from __future__ import annotations

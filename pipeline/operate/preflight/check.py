@@ -1,4 +1,4 @@
-"""The preflight: checks both databases as `serve` will find them, and changes nothing in either."""
+"""The preflight: check both databases as `serve` will find them, and change nothing in either."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ select exists (
     select from pg_stat_activity a join pg_stat_activity me on me.pid = pg_backend_pid()
     where a.application_name = %(name)s and a.datid = me.datid and a.client_addr is not distinct from me.client_addr)
 """
-"""True if a session of this name is in this database, of a program on the machine of the one that asks."""
+"""True if a program on the machine of this session has a session of this name in this database."""
 CLOCK_SECONDS = 10
-"""The clocks of source and pipeline database may differ by so much: after a restore the log skips seqs by them."""
+"""Seconds by which the clocks of source and pipeline database may differ: after a restore, seqs are skipped by them."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class _Server:
 
 
 def run(config: Config, accepted: Collection[str] = (), *, source_too: bool = True) -> list[CheckFinding]:
-    """Every finding, in reading order. An error whose name is in `accepted` or PIPELINE_ACCEPT becomes a warning.
+    """Return every finding, in reading order. An error named in `accepted` or PIPELINE_ACCEPT becomes a warning.
 
-    `source_too`: also what the source is like, which matters to the server that reads it alone.
+    `source_too`: check the source too, which matters only to the server that reads it.
     """
     accepted = frozenset([*accepted, *config.accept])
     found: list[CheckFinding] = []
-    with ExitStack() as stack, ThreadPoolExecutor() as both:  # one that is away is waited for beside the other
+    with ExitStack() as stack, ThreadPoolExecutor() as both:  # both at once: one may not answer
         asked = ("source", "pipeline database") if source_too else ("pipeline database",)
         opened = dict(zip(asked, both.map(partial(_open, stack, config), asked), strict=True))
         found += [finding for _, said in opened.values() for finding in said]
@@ -87,7 +87,7 @@ def run(config: Config, accepted: Collection[str] = (), *, source_too: bool = Tr
 
 
 def missing_roles(config: Config, roles: SourceRoles) -> list[CheckFinding]:
-    """Find what these roles lack at the source: one finding with its cure, or why that cannot be found out."""
+    """Find the rights that these roles lack at the source: one finding with its cure, or why they cannot be read."""
     with ExitStack() as stack:
         source, found = _open(stack, config, "source")
         if source is None:
@@ -101,7 +101,7 @@ def _accept(finding: CheckFinding, accepted: Collection[str]) -> CheckFinding:
 
 
 def _open(stack: ExitStack, config: Config, what: str) -> tuple[Connection | None, Sequence[CheckFinding]]:
-    """A connection, closed by `stack`, and findings on how it was made."""
+    """Open a connection, which `stack` closes; return it with findings on how it was opened."""
     found: list[CheckFinding] = []
     try:
         dsn = _dsn(config, what)
@@ -119,7 +119,7 @@ def _open(stack: ExitStack, config: Config, what: str) -> tuple[Connection | Non
 
 
 def _dsn(config: Config, what: str) -> str | None:
-    """The DSN from the settings, else of the embedded Postgres if it runs; None when there is none yet."""
+    """The DSN from the settings, else of the embedded Postgres if it runs; else None."""
     given, name = config.database_dsn, databases.PIPELINE
     if what == "source":
         given, name = config.source_dsn, databases.SOURCE
@@ -137,7 +137,10 @@ def _pooler(stack: ExitStack, dsn: str, what: str, first: Connection) -> CheckFi
 
 
 def pooler(what: str, in_between: bool, shared: bool) -> CheckFinding | None:
-    """`in_between`: not the server itself answered. `shared`: one server process served two sessions at a time."""
+    """A finding on a pooler; None if there is none.
+
+    `in_between`: a program in front of the server answered. `shared`: one server process served two sessions at a time.
+    """
     remedy = f"connect to the server of the {what} directly, not through a pooler such as pgbouncer"
     if shared:
         return CheckFinding(
@@ -208,7 +211,7 @@ def _schema(connection: Connection) -> CheckFindings:
 
 
 def _known(config: Config, pipeline: Connection | None, found: list[CheckFinding]) -> ReplicationSource | None:
-    """The source as the pipeline database knows it; None when it was never migrated."""
+    """The source as the pipeline database knows it; None if that database was never migrated."""
     if pipeline is None or any(finding.name == "pipeline schema" and finding.level == "error" for finding in found):
         return None
     try:
@@ -236,7 +239,7 @@ def _same(config: Config, source: Connection, pipeline: Connection) -> CheckFind
 
 
 def _blocked(config: Config, connection: Connection) -> CheckFindings:
-    """Findings, if any; none when everything is in the log, or nothing was ever replicated."""
+    """Yield findings on changes that cannot reach the log: a blocked transaction, and dead letters."""
     stored = sources.find_in_any(connection, config.source_id)
     if stored is None:
         return
@@ -255,7 +258,7 @@ def _blocked(config: Config, connection: Connection) -> CheckFindings:
 
 
 def check_ports(config: Config, pipeline: Connection | None, *, away: bool) -> CheckFindings:
-    """Findings on the ports of HTTP and gRPC. `away`: the pipeline database does not answer."""
+    """Yield findings on the ports of HTTP and gRPC. `away`: the pipeline database does not answer."""
     yield from _port(config, pipeline, "HTTP", str(config.http_port), away=away)
     if config.grpc_port != OFF:
         yield from _port(config, pipeline, "gRPC", config.grpc_port, away=away)
@@ -276,7 +279,7 @@ def _port(config: Config, pipeline: Connection | None, what: str, port: str, *, 
 
 
 def _is_served(pipeline: Connection, what: str, port: str) -> bool:
-    """True if a server of this pipeline database serves there, from this machine as the database sees it."""
+    """True if a server of this pipeline database uses the port on this machine, as far as the database can tell."""
     if migrations.current_revision(pipeline) is None:
         return False
     if what == "gRPC" and (role := role_locks.states(pipeline).get("grpc")) and role.state == "waiting":
@@ -286,7 +289,7 @@ def _is_served(pipeline: Connection, what: str, port: str) -> bool:
 
 
 def check_clocks(source: Connection, pipeline: Connection) -> CheckFindings:
-    """Warn if the two clocks differ, as far as the time that it takes to ask says."""
+    """Warn if the two clocks differ by more than CLOCK_SECONDS, beyond the time that reading them takes."""
     before, there, after = jumps.clock(source), jumps.clock(pipeline), jumps.clock(source)
     seconds = max(before - there, there - after, 0) / 1_000_000
     if seconds > CLOCK_SECONDS:
@@ -297,7 +300,7 @@ def check_clocks(source: Connection, pipeline: Connection) -> CheckFindings:
 
 
 def check_standbys(pipeline: Connection) -> CheckFindings:
-    """Warn if the cluster has standbys, and each of them may lack what readers have seen when it is promoted."""
+    """Warn if the cluster has only asynchronous standbys: a promoted one may lack events that readers have seen."""
     found = int(queries.value(pipeline, statement("operate.preflight", "asynchronous_standbys")))
     if found:
         text = "a standby of the pipeline database may lack events that readers have seen when it is promoted"
@@ -306,7 +309,7 @@ def check_standbys(pipeline: Connection) -> CheckFindings:
 
 
 def check_log_place(pipeline: Connection) -> CheckFindings:
-    """Warn if the provider refuses what tells that the log was restored."""
+    """Warn if the provider hides the cluster or timeline, by which a restore of the log is noticed."""
     if migrations.current_revision(pipeline) != migrations.head():
         return
     found = pipeline.execute("select system_identifier is null, timeline is null from pipeline.log_place()").fetchone()
@@ -317,7 +320,7 @@ def check_log_place(pipeline: Connection) -> CheckFindings:
 
 
 def check_routes(config: Config, connection: Connection) -> CheckFindings:
-    """Findings on routes. Raises ConfigError when the default table differs but may not change now."""
+    """Yield findings on routes. Raises ConfigError if the default table differs but may not change now."""
     _require_default(config, connection)
     for later, earlier in never_used(config.routes):
         text = f"route {later} never gets a change: route {earlier} comes first and takes all of them"
@@ -341,7 +344,7 @@ def _require_default(config: Config, connection: Connection) -> None:
 
 
 def _route_table(connection: Connection, table: EventsTable) -> CheckFindings:
-    """What is wrong with the table of a route."""
+    """Yield findings on the table of a route."""
     for finding in guarded("routes", lambda: legacy_log.check(connection, table, "routes", "the route")):
         if finding.level != "ok":
             yield replace(finding, remedy=finding.remedy.replace("PIPELINE_EVENTS_TABLE", "the route"))

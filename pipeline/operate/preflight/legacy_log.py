@@ -1,4 +1,4 @@
-"""Legacy events tables: migrated by `pipeline migrate`, and reported by the preflight."""
+"""Legacy events tables, which `pipeline migrate` migrates and the preflight reports."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ select to_regnamespace(%(schema)s) is not null as present,
     coalesce(has_schema_privilege(to_regnamespace(%(schema)s), 'create'), false) as may_create,
     current_user::text as user_name
 """
-"""Whether the schema of an events table exists, and whether this user may create the table."""
+"""True if the schema of an events table exists, and true if this user may create the table."""
 
 
 def ensure(config: Config, connection: Connection) -> None:
-    """Make the events tables of these settings, or migrate them. Raises SchemaError when that is not possible."""
+    """Create the events tables of these settings, or migrate them. Raises SchemaError if that is not possible."""
     stored = sources.find(connection, config.source_id)
     routes.prepare(connection, stored.id if stored else None, EventsTable.parse(config.events_table), config.routes)
 
@@ -33,10 +33,10 @@ def ensure(config: Config, connection: Connection) -> None:
 def check(
     connection: Connection, table: EventsTable, name: str = "events table", setting: str = "PIPELINE_EVENTS_TABLE"
 ) -> CheckFindings:
-    """Whether events can be written to the table, or it can be created. `name`: of the findings; `setting`: what names
-    the table.
+    """Yield findings on an events table: can it be created, and can events be written to it?
 
-    Raises SchemaError when something of that name is not an events table.
+    `name`: the name of the findings; `setting`: the setting that names the table. Raises SchemaError if another object
+    has that name.
     """
     found = table_shape.look(connection, table)
     if found is None:
@@ -91,7 +91,7 @@ def _other_writer(connection: Connection, table: EventsTable, name: str) -> Chec
 
 
 def _exhausted(connection: Connection, table: EventsTable, oid: int, name: str) -> CheckFindings:
-    """Further columns that a sequence fills for each row, such as `id serial`: once it ends, no row can be added."""
+    """Warn of other columns that a sequence fills, such as `id serial`: once the sequence ends, no row can be added."""
     for column, kind, last, most in connection.execute(
         statement("operate.preflight", "counted_columns"), {"oid": oid}
     ).fetchall():

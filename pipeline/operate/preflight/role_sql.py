@@ -1,6 +1,6 @@
-"""The SQL that makes the smallest roles with which the server works, and the publication that they need.
+"""The SQL that creates the smallest roles with which the server works, and the publication that they need.
 
-Only what is missing is printed, so that it may be run again. Names are exact; in comments they are JSON on one line.
+Only missing statements are printed, so the SQL may run again. Names are exact; in comments they are JSON on one line.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pipeline.printable import in_comment, shortest
 from pipeline.snapshots import to_read
 
 REPLICATING, READING = "pipeline", "pipeline_reader"
-"""The names of roles that are proposed."""
+"""The proposed names of roles."""
 
 
 @dataclass(frozen=True)
 class SourceRoles:
-    """The names of the role that replicates and of the one that reads rows; the same name: one role for both."""
+    """The names of the role that replicates and the role that reads rows; the same name means one role for both."""
 
     replicating: str
     reading: str
@@ -42,7 +42,7 @@ class SourceRoles:
 
 @dataclass(frozen=True)
 class _Rights:
-    """The rights of a role, and schemas and relations that it may not use or read. `hidden`: a policy hides rows."""
+    """The rights of a role, and the schemas and tables that it may not use or read. `hidden`: a policy hides rows."""
 
     present: bool
     may_login: bool
@@ -54,7 +54,7 @@ class _Rights:
 
 
 def parse(text: str) -> SourceRoles:
-    """The roles of `--roles`: two names divided by a comma, or one name. Raises ConfigError."""
+    """Parse `--roles`: two names divided by a comma, or one name. Raises ConfigError."""
     names = text.split(",")
     if len(names) > 2 or not all(names) or any("\0" in name or len(name.encode()) > 63 for name in names):
         raise ConfigError("--roles takes one name, or two that are divided by a comma, each of at most 63 bytes")
@@ -62,14 +62,14 @@ def parse(text: str) -> SourceRoles:
 
 
 def proposed(config: Config, source: Connection, unfit: set[str]) -> SourceRoles:
-    """The users of the settings as roles, with others instead of those that are `unfit`."""
+    """The users of the settings as roles, with other names for users that are `unfit`."""
     user, reader = source.info.user, superusers.reading_user(config, source)
     first = REPLICATING if user in unfit else user
     return SourceRoles(first, READING if reader in unfit or reader == user else reader)
 
 
 def cure(config: Config, source: Connection, pipeline: Connection | None, roles: SourceRoles) -> SqlRemedy | None:
-    """The statements that are missing, with what the reader should know; None if nothing is missing."""
+    """The missing statements, with notes for the reader; None if nothing is missing."""
     there = publication_ledger.read_publications(source, [config.publication])
     tables = superusers.captured(config, source, pipeline)
     create = () if there else table_checks.creating(source, config.publication, tables)
@@ -94,7 +94,7 @@ def of_roles(
 ) -> Iterator[str]:
     """Yield the statements that give the roles what they lack to replicate, and to read these tables.
 
-    Of tables that these publications have with a list of columns, only what is read of them.
+    If these publications list columns of a table, only the columns that are read are granted.
     """
     oids = [table.oid for table in tables]
     for name in dict.fromkeys((roles.replicating, roles.reading)):
@@ -128,7 +128,7 @@ def of_roles(
 
 
 def _mark(config: Config, source: Connection, pipeline: Connection | None, *, made: bool) -> Iterator[str]:
-    """The mark of the slot at a publication that the role does not own, and so cannot comment on."""
+    """Yield the statement that marks the slot at a publication that the role does not own, and so cannot comment on."""
     if pipeline is None:
         return
     stored = sources.find_in_any(pipeline, config.source_id)
@@ -155,7 +155,7 @@ def _about_roles(source: Connection, roles: SourceRoles) -> Iterator[str]:
 def _about_publications(
     config: Config, source: Connection, pipeline: Connection | None, roles: SourceRoles
 ) -> Iterator[str]:
-    """How the publication is made, and what each way cannot do."""
+    """Yield notes on how the publication can be created, and the limits of each method."""
     name, first = shortest(config.publication), shortest(roles.replicating)
     add = in_comment(f"alter publication {name} add table only TABLE")
     yield f"The publication below belongs to the role that runs this. It takes no new table by itself: {add}"

@@ -1,4 +1,4 @@
-"""The preflight's part on the source: can it be replicated from, and what of it will not be captured."""
+"""The source's part of the preflight: can it be replicated from, and which tables will not be captured?"""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from pipeline.wires.pgdeltastream.sessions.store import StoredSession
 CATCH_UP = "catch-up"
 
 _OF_PRIMARY = {"replication", "history", "slot", "limits", CATCH_UP, preflight.NAME}
-"""Parts that say nothing at a standby: its primary has other slots and positions, but the same tables and roles."""
+"""Checks that mean nothing on a standby: its primary has other slots and positions, but the same tables and roles."""
 
 
 def run(
     config: Config, dsn: str, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
 ) -> CheckFindings:
-    """All findings on the source at `dsn`. `pipeline` is None when it does not answer.
+    """Yield all findings on the source at `dsn`. `pipeline` is None if it does not answer.
 
-    `stored`: what the pipeline database knows of the source; None before the first start.
+    `stored`: the source as the pipeline database knows it; None before the first start.
     """
     known = _sessions(source, pipeline, stored)
     parts: dict[str, Callable[[], Iterable[CheckFinding]]] = {
@@ -51,7 +51,7 @@ def run(
     found = list(guarded("source", lambda: source_requirements.check_settings(source)))
     yield from found
     wrong = {finding.name: finding.waits for finding in found if finding.level == "error"}
-    if wrong.get("source"):  # it cannot be asked
+    if wrong.get("source"):  # the source cannot be queried
         return
     left_out = _OF_PRIMARY if "source" in wrong else {"replication"} if "replication right" in wrong else set()
     for name, look in parts.items():
@@ -62,7 +62,7 @@ def run(
 def _sessions(
     source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
 ) -> Mapping[str, StoredSession]:
-    """Sessions of clients by slot; none where the pipeline database does not answer, which is a finding of its own."""
+    """Sessions of clients by slot; none if the pipeline database does not answer, which is a separate finding."""
     if pipeline is None or stored is None:
         return {}
     return slot_owners.sessions(source, pipeline, stored.id, slots.all_slots(source))
@@ -71,7 +71,7 @@ def _sessions(
 def _history(
     config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
 ) -> CheckFindings:
-    """Whether our stored positions can be continued at this source; `_slot` checks that for the slot."""
+    """Yield an error for each reason why our stored positions cannot continue at this source, except at its slot."""
     if stored is None or pipeline is None:
         return
     for name, check in prepare.continuity_checks(config, source, pipeline, stored).items():
@@ -94,9 +94,9 @@ def _replicates(dsn: str, stored: ReplicationSource | None) -> CheckFindings:
 
 
 def check_catchup(config: Config, source: Connection, sessions: Sequence[str] = ()) -> CheckFindings:
-    """How many slots could read a backlog, and what prevents more. Never an error: one slot always suffices.
+    """Report how many slots could read a backlog, and what prevents more. Never an error: one slot always suffices.
 
-    `sessions`: slots of clients' sessions, for which walsenders are kept.
+    `sessions`: slots of clients' sessions, for which walsenders are reserved.
     """
     threshold, setting, cores = config.catchup_bytes, config.catchup_max_slots, limits.count_cores()
     if threshold is None:

@@ -1,4 +1,4 @@
-"""The preflight's part on the roles at the source: which role reads rows, and what an owner of a table could do."""
+"""The roles' part of the preflight: which role reads rows at the source, and what an owner of a table could do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME, SUPERUSER = "source roles", "superuser"
 
 
 def run(config: Config, source: Connection, pipeline: Connection | None) -> CheckFindings:
-    """Findings on the roles, also those of followers. `pipeline` is None if it does not answer."""
+    """Yield findings on the roles, also the roles of followers. `pipeline` is None if it does not answer."""
     user, reader = source.info.user, superusers.reading_user(config, source)
     if user == reader:
         text = (
@@ -29,7 +29,7 @@ def run(config: Config, source: Connection, pipeline: Connection | None) -> Chec
 
 
 def missing(config: Config, source: Connection, pipeline: Connection | None, roles: SourceRoles) -> CheckFindings:
-    """A finding with the SQL that these roles lack, if they lack something."""
+    """Yield a finding with the SQL that grants the rights that these roles lack, if they lack any."""
     if cure := role_sql.cure(config, source, pipeline, roles):
         names = " and ".join(f'"{name}"' for name in dict.fromkeys((roles.replicating, roles.reading)))
         yield CheckFinding(

@@ -1,4 +1,4 @@
-"""The preflight's part on tables: which are published, which cannot be, and whose updates a publication makes fail."""
+"""The tables' part of the preflight: which are published, which cannot be, and whose updates a publication prevents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ADD_KEY = "add a primary key, or: alter table … replica identity full"
 def run(
     config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
 ) -> CheckFindings:
-    """Findings on the tables of the source and their publications. Parameters as in `source_checks.run`."""
+    """Yield findings on the tables of the source and their publications. Parameters as in `source_checks.run`."""
     publisher = prepare.publisher(config, source, pipeline)
     tables = publisher.tables()
     publication = publication_ledger.read_publications(source, [config.publication]).get(config.publication)
@@ -53,7 +53,7 @@ def run(
 def _to_be_made(
     config: Config, source: Connection, publisher: Publisher, tables: list[PublishableTable]
 ) -> CheckFindings:
-    """Findings where there is no publication yet; an administrator can make it, or let this user make its own."""
+    """Yield findings if no publication exists yet; an administrator can create it, or let this user create one."""
     create = creating(source, config.publication, tables)
     try:
         publisher.require_possible()
@@ -73,7 +73,7 @@ def _to_be_made(
 def _own_publications(
     source: Connection, tables: list[PublishableTable], create: tuple[str, ...] = ()
 ) -> CheckFindings:
-    """Findings where this server creates the publications. `create`: how an administrator makes one instead."""
+    """Yield findings if this server creates the publications. `create`: how an administrator creates one instead."""
     left = publishable_tables.find_uncovered(tables, ())  # of partitioned tables, the roots
     not_owned = [table for table in left if not table.owned]
     keyless = [table for table in tables if table.lacks_key and table.owned]
@@ -97,7 +97,7 @@ def _own_publications(
 
 
 def _not_replicated(found: dict[str, list[str]]) -> CheckFindings:
-    """Tables left out without a warning: Postgres cannot replicate them, and no setting changes that."""
+    """Report tables that Postgres cannot replicate; not a warning, because no setting changes that."""
     if found:
         text = "; ".join(f"{kind}: {first_names(names)}" for kind, names in found.items())
         yield CheckFinding("ok", "not replicated", f"Postgres does not replicate: {text}")
@@ -106,7 +106,7 @@ def _not_replicated(found: dict[str, list[str]]) -> CheckFindings:
 def _foreign_publication(
     source: Connection, publication: PublicationState, tables: list[PublishableTable], missing: dict[str, str]
 ) -> CheckFindings:
-    """Findings on a publication that this server did not create: it is used as it is."""
+    """Yield findings on a publication that this server did not create: it is used as it is."""
     name = publication.name
     left_out = [
         f"{action}s" for action in ("insert", "update", "delete", "truncate") if action not in publication.actions
@@ -138,13 +138,13 @@ def _foreign_publication(
 
 
 def publishable(tables: Iterable[PublishableTable]) -> list[PublishableTable]:
-    """The tables of a publication that an administrator makes: keyed ones only, since updates of others would fail."""
+    """The tables of a publication by an administrator: only tables with a key, since updates of others would fail."""
     keyed = {table.oid: table for table in tables if table.keyed}
     return [table for table in keyed.values() if keyed.keys().isdisjoint(table.line[1:])]
 
 
 def creating(source: Connection, publication: str, tables: Iterable[PublishableTable]) -> tuple[str, ...]:
-    """The publication that an administrator makes; a statement in a tuple, none for no tables."""
+    """The statement by which an administrator creates the publication, in a tuple; no statement without tables."""
     text: LiteralString = "create publication {publication} for table {tables}"
     if source.info.server_version >= 180000:
         text += " with (publish_generated_columns = stored)"
@@ -154,7 +154,7 @@ def creating(source: Connection, publication: str, tables: Iterable[PublishableT
 def _statement(
     source: Connection, text: LiteralString, publication: str, tables: list[PublishableTable]
 ) -> tuple[str, ...]:
-    """A statement about a publication, in a tuple; none for no tables. ONLY: children of a table may have no key."""
+    """A statement about a publication, in a tuple; empty without tables. ONLY: children of a table may lack a key."""
     if not tables:
         return ()
     listed = SQL(", ").join(SQL("only {}").format(table.table_name.identifier) for table in tables)

@@ -1,3 +1,3 @@
-"""Commands that change what stands in the way: adopt, skip, retry, reader roles."""
+"""Repair commands: adopt a source, skip a transaction, retry dead letters, create a reader's role."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Begins a new epoch on request: the source's history restarted, or changes are missing and are to be done without.
+"""Begin a new epoch on request: the source's history restarted, or changes are missing and the log continues without.
 
-Every step before the last can be repeated, and the last is one transaction: wherever this stops, it can be run again.
+Every step but the last can be repeated, and the last is one transaction: an interrupted run can be run again.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ from pipeline.snapshots import known_tables
 from pipeline.wires.pgdeltastream.sessions import bounds, store
 
 ALL_ROLES = ("serve", "replication", "snapshot", "shuffle")
-"""The roles that a running server holds; all must be free."""
+"""The roles that a running server holds; all must be free before an epoch begins."""
 RESTORED = "`pipeline sources adopt --restored` said that the log was restored"
 
 
 def adopt(
     config: Config, agree: GapConsent = lambda _: None, *, reread: bool = False, restored: bool = False
 ) -> AdoptionReport | None:
-    """Begin a new epoch at the source as it is now; None, with nothing changed, when our positions are still valid.
+    """Begin a new epoch at the source as it is now; None, with nothing changed, if our positions are still valid.
 
-    `reread`: the next server compares the tables with the log, and appends what differs. `restored`: the log jumps, as
-    it does whenever an epoch begins.
+    `reread`: the next server compares the tables with the log, and appends rows that differ. `restored`: the log jumps,
+    as it does whenever an epoch begins.
 
-    Without positions, a slot that is marked as another's is taken over. `agree` is called before anything is changed,
-    and prevents that by raising. Raises PipelineError when a server runs, or when the source cannot be replicated from.
+    Without positions, a slot with another database's mark is taken over. `agree` is called before anything is changed,
+    and prevents the change by raising. Raises PipelineError if a server runs, or the source cannot be replicated from.
     """
     source, pipeline = prepare.connect(config, name="pipeline adopt")
     with source, pipeline:
@@ -149,7 +149,7 @@ class _Adoption:
         return replace(self._begin(identity, reasons), sessions=ended)
 
     def _sessions(self) -> list[str]:
-        """Slots of clients' sessions: their positions are of the epoch that ends."""
+        """Slots of clients' sessions, whose positions belong to the epoch that ends."""
         return [each.slot for each in store.live(self._pipeline) if each.source_id == self._stored.id]
 
     def _differences(self, identity: SystemIdentity) -> list[ReplicationError]:
@@ -164,7 +164,7 @@ class _Adoption:
         return found
 
     async def _replay_differs(self, stream: ReplicationStream) -> list[ReplicationError]:
-        """Reasons that only the stream shows: whether the slot replays what we have. Confirms nothing."""
+        """Reasons that only the stream shows: the slot does not replay the staged changes. Confirms nothing."""
         own = own_tables.read(self._source, self._pipeline, self._config.events_tables)
         replay = RelationRegistry(self._source, self._pipeline, self._stored, own=own).replay(0)
         try:
@@ -179,7 +179,7 @@ class _Adoption:
         return []
 
     async def _drain_staging(self) -> None:
-        """Drop half staged transactions, and move all complete ones to the log: the old epoch must come first."""
+        """Drop half staged transactions, and move all complete ones to the log before the new epoch begins."""
         async with await connect_staging(self._config.database) as staging:
             await parts.abandon_plan(staging, self._stored.id, plan_reader.read_plan(self._pipeline, self._stored.id))
             await WorkerClaim.take(staging, self._stored.id)
@@ -240,10 +240,10 @@ class _Adoption:
     def _publish(
         self, identity: SystemIdentity
     ) -> tuple[PublicationSet, dict[str, publication_ledger.PublicationState]]:
-        """Update the publications; what they publish is stored only with the epoch."""
+        """Update the publications; their state is stored only with the epoch."""
         fresh = sources.find(self._pipeline, self._stored.id) or self._stored
         made = fresh.publications
-        if identity.system_identifier != fresh.system_identifier:  # pg_upgrade, for instance, gives them other oids
+        if identity.system_identifier != fresh.system_identifier:  # pg_upgrade, for instance, changes oids
             there = publication_ledger.read_publications(self._source, list(made))
             made = {name: publication.oid for name, publication in there.items()}
         publication_form.restore(self._source, made)
@@ -264,7 +264,7 @@ class _Adoption:
         there: dict[str, publication_ledger.PublicationState],
         now: dict[str, publication_ledger.PublicationState],
     ) -> bool:
-        """Whether the slot can be read from its position: each publication must have existed all along."""
+        """True if the slot can be read from its position: each publication must have existed since then."""
         if slot.invalidated:
             return False
         elsewhere = identity.system_identifier != self._stored.system_identifier
@@ -282,7 +282,7 @@ class _Adoption:
             return slot_creation.create(self._config.source, self._pipeline, self._config.slot)
 
     def _in_the_log(self, from_lsn: int) -> set[tuple[int, int]]:
-        """Transactions in the log that the slot may send again, also those from before an earlier restore."""
+        """Transactions in the log that the slot may send again, also transactions of earlier epochs."""
         found: set[tuple[int, int]] = set()
         for table in tables.with_known(self._pipeline, self._config.events_tables):
             upto = last_seq(self._pipeline, table)
@@ -299,7 +299,7 @@ class _Adoption:
         where = stored.id, stored.epoch, stored.system_identifier, stored.timeline, start
         epoch = SourceEpoch(*where, self._staged.position, after[str(self._table)], reason, after)
         changed = None
-        if stored.system_identifier == self._stored.system_identifier:  # oids of another cluster say nothing
+        if stored.system_identifier == self._stored.system_identifier:  # oids of another cluster cannot be compared
             before = publication_ledger.named_tables(publication_ledger.known_publications(self._stored))
             after_all = publication_ledger.named_tables(publication_ledger.from_json(stored.published))
             changed = captured_tables.find_change(self._source, before, after_all)
@@ -313,7 +313,7 @@ class _Adoption:
             progress.restart(self._pipeline, stored.id, stored.epoch, start)
             watermark.restart(self._pipeline, stored.id, stored.epoch)
             sources.read_no_tables(self._pipeline, stored.id)
-            # A comparison that was requested before may not be done yet.
+            # An earlier request for a comparison may not be fulfilled yet.
             if self._reread or sources.requested_reread(self._pipeline, stored.id) is not None:
                 sources.request_reread(self._pipeline, stored.id, stored.epoch)
 
@@ -325,13 +325,13 @@ def _cause(reason: ReplicationError) -> str:
 
 @contextmanager
 def hold_all_roles(pipeline: Connection) -> Iterator[None]:
-    """Hold all roles, so that no server starts; with regular beats, or a standby would take us for frozen."""
+    """Hold all roles, so that no server starts. Beats regularly, or a server on standby would consider us frozen."""
     for role in ALL_ROLES:
         if not role_locks.try_acquire(pipeline, role):
             holder = role_locks.states(pipeline).get(role)
             who = f"{holder.server}, pid {holder.pid}" if holder else "another server"
             raise PipelineError(f"a server is running ({role} is held by {who}); stop it first")
-    with role_locks.beating(pipeline, lambda _: None):  # other uses of the connection notice if it breaks
+    with role_locks.beating(pipeline, lambda _: None):  # other uses notice a broken connection
         yield
 
 
@@ -342,12 +342,11 @@ def take_over(
     stored: ReplicationSource | None,
     agree: GapConsent,
 ) -> AdoptionReport:
-    """Take over a slot for a pipeline database without positions: another one reads it, or this one did before.
+    """Take over a slot for a pipeline database without positions: another database reads it, or this one did before.
 
-    `agree` is called before anything is changed, as `adopt` does. Raises SourceUnfitError when the slot is not
-    another's.
+    `adopt` says when `agree` is called. Raises SourceUnfitError if the slot carries no other database's mark.
 
-    The pipeline database may be one without our schema: it is migrated.
+    A pipeline database without our schema is migrated.
     """
     prepare.require_fit(source)
     slot = slots.find_ours(source, config.slot, stored.id if stored else None)
@@ -376,7 +375,7 @@ def _taken(config: Config, source: Connection, pipeline: Connection) -> str | No
 def _own_publications(
     config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource | None, slot: Slot
 ) -> None:
-    """Publications that the other one made, both of them, are kept up to date by this server from now on."""
+    """Record the publications as made by this server, which keeps them up to date from now on, if both exist."""
     names = [config.publication, config.publication + KEYLESS_SUFFIX]
     rows = source.execute(
         "select pubname::text, oid::bigint from pg_publication"
@@ -394,7 +393,7 @@ def _own_publications(
 
 
 def jump(config: Config, source: Connection, pipeline: Connection, reason: str) -> None:
-    """Let every events table jump, also one that a server has not made yet. No server may be running."""
+    """Let every events table jump, also a table that a server has not created yet. No server may be running."""
     legacy_log.ensure(config, pipeline)
     named = [EventsTable.parse(name) for name in config.events_tables]
     jumps.jump(pipeline, named, partial(jumps.clock, source), reason)

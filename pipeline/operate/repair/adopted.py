@@ -1,4 +1,4 @@
-"""What `pipeline sources adopt` has done, as it reports it."""
+"""The report of `pipeline sources adopt`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pipeline.wal import lsn
 
 @dataclass(frozen=True)
 class AdoptionReport:
-    """What was done, LSNs as integers. `left_at`: how far the previous epoch was staged.
+    """The result of an adoption. LSNs are integers. `left_at`: the staged position at which the previous epoch ended.
 
-    The new epoch begins at `starts_at`. `kept_slot`: the slot is the one that was there; `known`: how many
-    transactions that it may send again are known to be in the log. `begins`: there was no epoch before it; `marked`:
+    The new epoch begins at `starts_at`. `kept_slot`: the existing slot is used; `known`: the number of transactions
+    that the slot may send again and that are known to be in the log. `begins`: no epoch precedes this one; `marked`:
     the slot carries our mark. `rereads`: tables are compared with the log once a server runs. `sessions`: slots of
-    clients' sessions that have ended, since their positions were of the history before.
+    clients' sessions that have ended, because their positions belong to the previous epoch.
     """
 
     epoch: int
@@ -31,7 +31,7 @@ class AdoptionReport:
     sessions: Sequence[str] = ()
 
     def lines(self) -> list[str]:
-        """The report for people: what was done, and what is not in the log."""
+        """The report as text: what was done, and which changes are not in the log."""
         at = lsn.show(self.starts_at)
         if self.begins:
             return [f"the slot is taken over: `pipeline serve` streams from {at}; changes before it never come"] + (
@@ -47,7 +47,7 @@ class AdoptionReport:
         elif self.kept_slot:
             shown.append(f"the slot was kept; changes from {lsn.show(self.left_at)} to {at} are not in the log")
         else:
-            shown.append(f"a new slot was created; changes from before {at} that the log lacks stay missing")
+            shown.append(f"a new slot was created; changes before {at} that the log lacks stay missing")
         if self.sessions:
             shown.append(f"{drawing.count(len(self.sessions), 'session')} of clients ended: {', '.join(self.sessions)}")
         if self.rereads:

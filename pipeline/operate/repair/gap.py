@@ -1,4 +1,4 @@
-"""What a new epoch leaves out, as far as it can be seen before it is begun."""
+"""Find the changes that a new epoch leaves out, as far as they can be seen before it begins."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pipeline.postgres.connections import Connection
 
 @dataclass(frozen=True)
 class HistoryGap:
-    """Changes of `database` after `staged`, an LSN, that a new epoch may be without, and the `reasons` for one.
+    """Changes of `database` after the LSN `staged` that a new epoch may lack, and the `reasons` for a new epoch.
 
-    `bytes`: WAL written since, None where the source has another history. `newest`: when the log's newest event was
-    committed, None when it has none. `begins`: the log begins at `staged`, and has nothing from before. `keyless`:
-    captured tables whose rows have no key; `elsewhere`: it is another cluster, where oids may be others. `sessions`:
-    slots of clients' sessions, which end.
+    `bytes`: WAL written after `staged`, None if the source has another history. `newest`: commit time of the log's
+    newest event, None for an empty log. `begins`: the log begins at `staged`, and has no earlier changes. `keyless`:
+    captured tables whose rows have no key; `elsewhere`: the source is another cluster, whose oids may differ.
+    `sessions`: slots of clients' sessions, which end.
     """
 
     database: str
@@ -48,7 +48,7 @@ def look(
     keyless: Sequence[str],
     sessions: Sequence[str],
 ) -> HistoryGap:
-    """The gap at the source as it is now. Changes nothing."""
+    """Read the gap at the source as it is now. Changes nothing."""
     same = (identity.system_identifier, identity.timeline) == (stored.system_identifier, stored.timeline)
     missing = max(0, identity.flushed - staged) if same else None
     elsewhere = identity.system_identifier != stored.system_identifier

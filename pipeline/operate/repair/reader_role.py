@@ -35,8 +35,8 @@ _GRANTED = (
 def ensure(config: Config, role: str) -> list[str]:
     """Create the role, or update its privileges; returns lines that report the result.
 
-    Raises ConfigError for an invalid name or a role that has more privileges than a reader, PipelineError when this
-    user may not create it.
+    Raises ConfigError for an invalid name or a role that has more privileges than a reader, PipelineError if this user
+    may not create the role.
     """
     if not role or len(role.encode()) > _LONGEST or "\0" in role:
         raise ConfigError(f"{role!r} is not a valid name of a role; use 1 to {_LONGEST} bytes")
@@ -60,7 +60,7 @@ def ensure(config: Config, role: str) -> list[str]:
 
 
 def _create(connection: Connection, role: str, readable: Sequence[EventsTable]) -> tuple[bool, bool]:
-    """Whether it was created now, and whether it may log in."""
+    """Create the role if it does not exist; return if it was created now, and if it may log in."""
     present = can_login = False
     for table in readable:
         values = {"role": role, "table": table.identifier.as_string(connection), "schema": table.schema}

@@ -13,30 +13,33 @@ from pipeline.postgres import role_locks
 from pipeline.postgres.connections import Connection
 
 WAIT_SECONDS = 5.0
-"""How long the command waits for the shuffler to retry."""
+"""Seconds that the command waits for the shuffler to retry."""
 _POLL = 0.1
 
 
 @dataclass(frozen=True)
 class RetryOutcome:
-    """The dead letters to be retried. `server`: which server's shuffler writes them, None when no server runs."""
+    """The dead letters to retry. `server`: the server whose shuffler writes them; None if no server runs."""
 
     letters: list[DeadLetter]
     server: str | None
 
     @property
     def waiting(self) -> int:
-        """How many were not retried yet."""
+        """The number of dead letters that were not retried yet."""
         return sum(letter.state == "retrying" for letter in self.letters)
 
     @property
     def failed(self) -> int:
-        """How many could still not be written."""
+        """The number of dead letters that still could not be written."""
         return sum(letter.state == "parked" for letter in self.letters)
 
 
 def retry(connection: Connection, ids: Sequence[int] | None) -> RetryOutcome:
-    """Ask for parked dead letters (None: all) and wait a moment. Raises PipelineError for an id that is not parked."""
+    """Request a retry of parked dead letters (None: all) and wait up to WAIT_SECONDS for the result.
+
+    Raises PipelineError for an id that is not parked.
+    """
     asked = _known(connection, ids, dead_letters.request_retry(connection, ids), "retried")
     server = role_locks.server_of(connection, "shuffle")
     until = time.monotonic() + (WAIT_SECONDS if server else 0)
@@ -48,7 +51,7 @@ def retry(connection: Connection, ids: Sequence[int] | None) -> RetryOutcome:
 
 
 def discard(connection: Connection, ids: Sequence[int] | None) -> int:
-    """Give up parked dead letters (None: all); returns how many. Raises PipelineError for an id that is not parked."""
+    """Discard parked dead letters (None: all); return how many. Raises PipelineError for an id that is not parked."""
     return len(_known(connection, ids, dead_letters.discard(connection, ids), "discarded"))
 
 

@@ -1,4 +1,4 @@
-"""Skip a transaction that the source cannot send: find it, say what is lost, and ask the worker to skip it."""
+"""Skip a transaction that the source cannot send: find it, describe the loss, and ask the worker to skip it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 
 WAIT_SECONDS = 10.0
-"""How long the command waits for the worker to skip it."""
+"""Seconds that the command waits for the worker to skip the transaction."""
 _POLL = 0.1
 
 
 def find(config: Config, connection: Connection, position: str) -> BlockedTransaction:
-    """The blocked transaction at this commit LSN.
+    """Return the blocked transaction at this commit LSN.
 
-    Raises PipelineError when the source stops elsewhere or nowhere, ConfigError when that is not an LSN.
+    Raises PipelineError if the source stops elsewhere or nowhere, ConfigError if `position` is not an LSN.
     """
     try:
         wanted = lsn.parse(position)
@@ -36,7 +36,7 @@ def find(config: Config, connection: Connection, position: str) -> BlockedTransa
 
 
 def consequence(stop: BlockedTransaction) -> str:
-    """What is lost."""
+    """Describe the changes that are lost by skipping the transaction."""
     known = (
         f"{stop.changes} of its changes were received, and it may have more"
         if stop.changes
@@ -50,7 +50,7 @@ def consequence(stop: BlockedTransaction) -> str:
 
 
 def request(config: Config, connection: Connection, stop: BlockedTransaction) -> str:
-    """Ask the worker to skip it and wait a moment; returns what has become of that."""
+    """Ask the worker to skip the transaction and wait up to WAIT_SECONDS; return the result as text."""
     stored = sources.find(connection, config.source_id)
     at = lsn.show(stop.commit_lsn)
     if stored is None or not blocked_transactions.request_skip(connection, stored.id, stop.commit_lsn):

@@ -1,5 +1,5 @@
--- From which seq on a worker writes tables that become partitions, how many wait with how many events, and for whom; no row
--- when there is nothing of that.
+-- The seq from which on a worker writes tables that become partitions, the numbers of waiting tables and of their events,
+-- and the session for which they wait; no row if no worker writes and no table waits.
 select case when p.generation = a.generation then a.from_seq end as from_seq, w.tables, w.events,
     case when w.tables > 0 then a.held_by end as held_by
 from pipeline.adoptions a

@@ -1,4 +1,4 @@
--- Every source, with its epoch and how far it is staged.
+-- Every source, with its epoch and its staged position.
 select s.id::text as id, s.epoch, s.database_name as database, s.system_identifier as cluster, s.timeline, s.slot,
     array(select jsonb_object_keys(case s.published when '{}' then s.publications else s.published end) order by 1)
         as publications,

@@ -1,4 +1,4 @@
--- Which of these tables belong to a role that is no superuser, and to which; the first by name.
+-- The first by name of these tables that belongs to a role that is no superuser, with its owner.
 select pg_catalog.format('%%s.%%s', n.nspname, c.relname) as name, r.rolname::pg_catalog.text as owner
 from rows from (pg_catalog.unnest(%(schemas)s::pg_catalog.text[]), pg_catalog.unnest(%(names)s::pg_catalog.text[]))
     t (schema, name)

@@ -1,5 +1,5 @@
--- How far staging and the shuffle are, with counts, rates over about the last minute, and what the worker waited for while
--- changes were waiting. While several workers read a backlog, counts are of all of them, and positions of those workers
+-- Positions of staging and the shuffle, counts, rates over about the last minute, and what the worker waited for while
+-- changes were waiting. While several workers read a backlog, counts include all workers, and positions only workers
 -- before whose part no change is missing.
 with counted as (
     select source_id, sum(changes)::bigint as changes, sum(transactions)::bigint as transactions,

@@ -1,7 +1,7 @@
--- How this session's user is a superuser or can become one, in words; no row if it cannot. Such a user is one who may
--- take or use the rights of a superuser, of a role that runs programs or reaches files of the server, or of one that may
--- grant itself these (createrole until 15), or who may set what the server runs. It may have to grant itself a role
--- first, with an admin option; a superuser's role only a superuser grants.
+-- How this session's user is a superuser or can become one, in words; no row if it cannot. Such a user
+-- may use the rights of a superuser, of a role that runs programs or accesses files of the server, or of a role that may
+-- grant itself these rights (createrole until 15); or may set which programs the server runs. The user may have to grant
+-- itself a role first, with an admin option; only a superuser grants a superuser's role.
 with recursive reach as (
     select r.oid, r.rolname, r.rolsuper, r.rolcreaterole from pg_catalog.pg_roles r
     where r.rolname operator(pg_catalog.=) session_user

@@ -1,3 +1,3 @@
-"""`pipeline verify`: whether a log keeps its guarantees."""
+"""`pipeline verify`: check that a log keeps its guarantees."""
 
 from __future__ import annotations

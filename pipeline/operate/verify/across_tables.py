@@ -1,4 +1,4 @@
-"""Checks the events tables of one source together: every change of a transaction is in exactly one of them."""
+"""Check the events tables of one source together: every change of a transaction is in exactly one of them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
 RANGE_ROWS = 20_000
-"""Rows that one statement reads of a table; no snapshot is held for longer."""
+"""Rows that one statement reads from a table; no snapshot is held for longer."""
 
 
 class _Place(NamedTuple):
-    """Where a row is in the source's history; ordered by that."""
+    """The position of a row in the source's history; places are ordered by position."""
 
     epoch: int
     commit_lsn: int
@@ -58,7 +58,7 @@ class AcrossTables:
         self.check = RuleCheck("all tables", f"each commit_idx is in one of them, {violations.GAPS}", "row")
 
     def run(self) -> RuleCheck:
-        """The check for changes that are in two tables, or in none."""
+        """Check for changes that are in two tables, or in none."""
         before: _Place | None = None
         for place in heapq.merge(*(self._places(table, head) for table, head in self._heads.items())):
             self.check.checked += 1
@@ -84,7 +84,10 @@ class AcrossTables:
 
     @staticmethod
     def _may_follow_a_gap(before: _Place | None, place: _Place) -> bool:
-        """`before`: the row before it in its transaction. Of rows that were read some are left out."""
+        """True if changes may be missing before the row: at annotations, and at rows that were read (some are skipped).
+
+        `before`: the previous row of the transaction.
+        """
         return place.annotated or place.is_read or (before is not None and before.annotated)
 
     def _places(self, table: EventsTable, head: int) -> Iterator[_Place]:
@@ -96,7 +99,7 @@ class AcrossTables:
             dropped = policy.dropped(self._connection, table).below > after + 1
             if not rows:
                 return
-            if dropped:  # recorded before the first row is dropped; the first kept row may be inside its transaction
+            if dropped:  # recorded before rows are dropped; the first kept row may be inside a transaction
                 self._whole_after = max(self._whole_after, (rows[0][0], rows[0][1]))
             for row in rows:
                 yield _Place._make([*row, str(table)])

@@ -1,4 +1,4 @@
-"""`pipeline verify --content`: whether the log says of every row what the source has, table by table."""
+"""`pipeline verify --content`: check table by table that the log has every row as the source has it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from pipeline.snapshots.former_keys import FormerKeys
 from pipeline.snapshots.overview import TableCoverage
 
 SHOWN = 100
-"""How many differing rows of a table are named; all are counted."""
+"""The number of differing rows of a table that are named; all are counted."""
 TRIES = 3
-"""How often a table is begun again that was truncated meanwhile."""
+"""The number of attempts to compare a table that is truncated during the comparison."""
 RESTART_SECONDS, _ASK_EVERY = 10.0, 0.1
-"""How long a role that just ended is waited for."""
+"""Seconds to wait for a role that just ended, and seconds between two checks of the roles."""
 OnLook = Callable[[str, int, int, int], None]
 """Called after each look with the table, the rows compared so far, the parts so far, and the parts in all."""
 
@@ -48,10 +48,10 @@ def run(
     *,
     asked_by: str,
 ) -> ContentReport:
-    """Compare these tables, or all that are captured. `share`: above 0, at most 1. A server must run meanwhile.
+    """Compare these tables, or all captured tables. `share`: above 0, at most 1. A server must run.
 
-    What is found is kept in `pipeline.verifications`; nothing is where `stopping` ended it. Raises PipelineError where
-    no server runs, TableRefusedError for a name that is no captured table.
+    The result is kept in `pipeline.verifications`, unless `stopping` ended the comparison. Raises PipelineError if no
+    server runs, TableRefusedError for a name that is no captured table.
     """
     started, name = datetime.now(UTC), "pipeline verify"
     with (
@@ -77,7 +77,7 @@ def run(
 
 
 def _require_server(pipeline: Connection) -> None:
-    """Returns when replication and shuffling run. Where another role does, they may be between end and restart."""
+    """Wait until replication and shuffling run. If only another role runs, these roles may just be restarting."""
     deadline = monotonic() + RESTART_SECONDS
     while missing := _missing(states := role_locks.states(pipeline)):
         runs = any(state.held for state in states.values()) or role_locks.server_starts(pipeline, missing[0])
@@ -108,7 +108,7 @@ class _Run:
         self._whole: Mapping[int, TableCoverage] = overview.whole_tables(pipeline, stored.id)
 
     def compare(self, table: CapturedTable) -> TableVerification:
-        """One table, or why it is refused."""
+        """Compare one table; the result may be a refusal with its reason."""
         name, began = f"{table.schema}.{table.name}", monotonic()
         try:
             with reading_session.transaction(self._source, SNAPSHOT):
@@ -144,7 +144,7 @@ class _Run:
             found.verified_through = found.verified_through or looked.lsn
             self._on_look(name, found.rows, parts, round(self._share * looked.parts_of_table))
             for each in differences.confirm(comparison, state, looked.keys):
-                # Where texts sort otherwise than at the source, a row may be in two parts.
+                # If texts sort differently at the source, a row may be in two parts.
                 fresh = [difference for difference in each.differences if difference.key not in named]
                 named.update(difference.key for difference in fresh)
                 found.unknown += each.unknown
@@ -157,7 +157,7 @@ class _Run:
         return found
 
     def _require_unaltered(self, table: CapturedTable, name: str, shape: compared.ComparableTable) -> None:
-        """Raises NotComparableError where DDL explains differences, also such as the stream has not noticed yet."""
+        """Raise NotComparableError if DDL explains differences, also DDL that the stream has not noticed yet."""
         if compared.read(self._source, self._pipeline, self._stored, table.oid) != shape:
             raise NotComparableError("it was altered while it was compared; run it again")
         for known in versions.latest(self._pipeline, self._stored.id, self._stored.epoch).values():
@@ -182,7 +182,7 @@ class _Run:
                 )
 
     def _require_known(self, table: CapturedTable, name: str) -> None:
-        """Raises NotComparableError where the log cannot say what the table has, or we may not read it."""
+        """Raise NotComparableError if the log does not have the complete table, or we may not read the table."""
         if not table.keyed:
             raise NotComparableError("it has no key that tells its rows apart")
         remedy = f"`pipeline backfill start {name}` reads its rows"

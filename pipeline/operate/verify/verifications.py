@@ -1,4 +1,4 @@
-"""What content verifications have found: kept for status, metrics and SQL, without any value of a row."""
+"""The results of content verifications, kept for status, metrics and SQL, without any value of a row."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ State = Literal["equal", "differs", "refused"]
 
 @dataclass
 class TableVerification:
-    """A table. `reason`: why it is refused. `differing`: how many rows; `differences`: the first of them.
+    """The result for a table. `reason`: why it is refused. `differing`: the number of rows that differ.
 
-    `unknown`: rows of which the log cannot say everything; they were compared as far as it can.
+    `differences`: the first differing rows. `unknown`: the number of rows whose values the log knows only in part; the
+    known values were compared.
     """
 
     table: str
@@ -42,7 +43,7 @@ class TableVerification:
 
 @dataclass(frozen=True)
 class ContentReport:
-    """What was found. `share`: of the rows of each table so many were compared, 1: all."""
+    """The result of a content verification. `share`: the share of each table's rows that was compared; 1: all."""
 
     started_at: datetime
     share: float
@@ -53,40 +54,43 @@ class ContentReport:
 
     @property
     def compared(self) -> list[TableVerification]:
-        """Those that were not refused."""
+        """The tables that were not refused."""
         return [table for table in self.tables if table.state != "refused"]
 
     @property
     def rows(self) -> int:
-        """Rows of the source that were compared."""
+        """The number of rows of the source that were compared."""
         return sum(table.rows for table in self.tables)
 
     @property
     def differing(self) -> int:
-        """Rows that differ."""
+        """The number of rows that differ."""
         return sum(table.differing for table in self.tables)
 
     @property
     def unknown(self) -> int:
-        """Rows of which the log cannot say everything."""
+        """The number of rows whose values the log knows only in part."""
         return sum(table.unknown for table in self.tables)
 
     @property
     def verified_through(self) -> lsn.Shown | None:
-        """Everything that committed before it was compared; None where nothing was."""
+        """The LSN before which every commit was compared; None if nothing was compared."""
         return min(
             (table.verified_through for table in self.compared if table.verified_through is not None), default=None
         )
 
     @property
     def ok(self) -> bool:
-        """Whether rows were compared and none differs. A refused table counts where it was asked for by name."""
+        """True if rows were compared and none differs. A refused table counts only if it was requested by name."""
         return bool(self.compared) and not self.differing and not (self.named and len(self.compared) < len(self.tables))
 
 
 @dataclass(frozen=True)
 class StoredVerification:
-    """The last one. `differs`: tables with rows that differ. `share`: of the rows of each table; 1: all."""
+    """The last content verification. `differs`: tables with rows that differ.
+
+    `share`: the share of each table's rows that was compared; 1: all.
+    """
 
     asked_by: str
     started_at: datetime
@@ -102,7 +106,7 @@ class StoredVerification:
 
 
 def add(connection: Connection, stored: ReplicationSource, found: ContentReport, asked_by: str) -> None:
-    """Keep it; of older ones fifty are kept."""
+    """Store the result of a verification; of older results, the newest fifty are kept."""
     tables = [{name: getattr(table, name) for name in _OF_TABLE} for table in found.tables]
     values = {
         "source": stored.id,
@@ -121,7 +125,7 @@ def add(connection: Connection, stored: ReplicationSource, found: ContentReport,
 
 
 def last(connection: Connection, stored: ReplicationSource) -> StoredVerification | None:
-    """The newest one; None before the first."""
+    """Return the newest verification; None before the first."""
     return queries.one(
         connection, StoredVerification, statement("operate.verify", "last_verification"), {"source": stored.id}
     )

@@ -1,4 +1,4 @@
-"""Checks the rules of the log on its rows: order, places in a transaction, whole transactions, progress."""
+"""Check the rules of the log on its rows: order, positions in a transaction, complete transactions, progress."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 
 OnRange = Callable[[int, int, int], None]
-"""Called after each range with the first seq, the seq that was reached, and the last."""
+"""Called after each range with the first seq, the seq that was reached, and the last seq."""
 NO_ROW: Row = dict.fromkeys(("seq", "source_epoch", "commit_lsn", "commit_idx", "xid", "committed_at", "kind"))
 SETTINGS = ("enable_sort = off", "enable_bitmapscan = off", "timezone = 'UTC'")
-"""Always the index on seq: statistics of the newest partition may be missing."""
+"""Settings that make Postgres always use the index on seq: statistics of the newest partition may be missing."""
 _VERIFY_HEADS = "select name, coalesce(last_seq, 0) from pipeline.events_tables where source_id = %(source)s"
 """The last seq of each events table of a source, at one moment."""
 
@@ -36,7 +36,7 @@ _VERIFY_HEADS = "select name, coalesce(last_seq, 0) from pipeline.events_tables 
 def run(config: Config, from_seq: int, range_rows: int, on_range: OnRange) -> LogVerification:
     """Check the events tables, the default one from a seq on, up to the newest event that exists now.
 
-    May run while a shuffler does.
+    May run while a shuffler runs.
 
     `range_rows`: rows that one statement reads; no snapshot is held for longer.
     Raises SchemaError for a database without our tables, ConfigError for an events table that does not exist.
@@ -64,7 +64,7 @@ def _all(
     range_rows: int,
     on_range: OnRange,
 ) -> LogVerification:
-    """Check each table by itself, then all together. `from_seq` is for the first; the others are read completely."""
+    """Check each table by itself, then all together. `from_seq` applies to the first table; others are read in full."""
     query = _VERIFY_HEADS
     heads: dict[str, int] = dict(connection.execute(query, {"source": source.id}).fetchall())
     started = time.monotonic()
@@ -99,7 +99,7 @@ def _require_tables(connection: Connection, table: EventsTable) -> None:
 
 
 class _Verifier:
-    """One run over one events table. What is fixed at the start is the head: rows up to it never change."""
+    """One run over one events table. The head is fixed at the start: rows up to the head never change."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class _Verifier:
         *,
         alone: bool = True,
     ) -> None:
-        """`alone`: no other table has a part of the source's transactions."""
+        """Prepare the checks of a table. `alone`: no other table has a part of the source's transactions."""
         self._config = config
         self._connection = connection
         self._source = source
@@ -134,7 +134,7 @@ class _Verifier:
             "positions", "staged, sequence and slot agree with the log; publications hide nothing", "value"
         )
         self._row_checks = {"disordered": self.order, "gapped": self.places, "torn": self.whole}
-        if not alone:  # places in a transaction are checked in all tables together
+        if not alone:  # positions in a transaction are checked in all tables together
             del self._row_checks["gapped"]
             self.watermark = RuleCheck("watermark", "is not before any row", "value")
 
@@ -164,7 +164,7 @@ class _Verifier:
         )
 
     def _read_head(self) -> Row | None:
-        """Read positions and the newest rows in one snapshot; the slot before it, since it never exceeds them."""
+        """Read positions and the newest rows in one snapshot, after the slot, whose position never exceeds them."""
         confirmed = confirmed_position(self._config, self._source.publications, self.positions)
         with self._connection.transaction():
             self._connection.execute("set transaction isolation level repeatable read read only")
@@ -191,7 +191,7 @@ class _Verifier:
             wrong = f"is of transaction {lsn.show(newest['commit_lsn'])}"
             check.require(here <= (progress["epoch"], at), newest, wrong, f"none after the watermark, {lsn.show(at)}")
             return
-        if newest["source_epoch"] < progress["epoch"]:  # no transaction of the new epoch has come yet
+        if newest["source_epoch"] < progress["epoch"]:  # no transaction of the new epoch has arrived yet
             return
         # A transaction without events moves only the watermark.
         if newest["commit_lsn"] < at <= progress["staged_lsn"]:
@@ -215,7 +215,7 @@ class _Verifier:
         after = self._from_seq - 1
         while after < head:
             below = self._dropped_below()
-            if after < below - 1:  # the first row that is kept may be inside its transaction
+            if after < below - 1:  # the first kept row may be inside its transaction
                 after, before = below - 1, None
             cut = before is None and (after > 0 or not self._from_the_first())
             values = {**NO_ROW, **(before or {}), "cut": cut, "after": after, "head": head, "limit": range_rows}
@@ -247,7 +247,7 @@ class _Verifier:
             self._skips.extend(self._violations("skips", values, violations.SHOWN - len(self._skips)))
 
     def _check_retried(self, head: int) -> None:
-        """Retried dead letters are out of order, and marked: each must be there once, and nothing else be marked."""
+        """Check that each retried dead letter is in the log once, and no other row is marked as one."""
         known = self._row("verify_dead_letters", {"table": str(self._table), "head": head})
         if known is None or not known["retried"] or self._from_seq > 1 or not self._from_the_first():
             return
@@ -313,7 +313,10 @@ def confirmed_position(config: Config, made: Mapping[str, int], found: RuleCheck
 
 
 def check_positions(found: RuleCheck, progress: Row, newest: Row | None, slot: str, confirmed: int | str) -> None:
-    """`progress` and `newest` (the newest row) were read at one moment, `confirmed` earlier: it never exceeds them."""
+    """Check that positions agree. `progress` and `newest` (the newest row) were read at one moment.
+
+    `confirmed` was read earlier, so that it never exceeds them.
+    """
     at, stored = lsn.show(progress["commit_lsn"]), lsn.show(progress["position"])
     if progress["epoch"] is not None:
         staged = min(progress["position"], progress["staged_lsn"])

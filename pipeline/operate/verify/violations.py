@@ -1,4 +1,4 @@
-"""What `pipeline verify` reports: its checks, and what is wrong with each row that breaks a rule."""
+"""The report of `pipeline verify`: its checks, and the error of each row that breaks a rule."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 from pipeline.wal import lsn
 
 SHOWN = 20
-"""How many rows a check names; all are counted."""
+"""The number of rows that a check names; all are counted."""
 GAPS = "with gaps only for annotations and in what was read"
 MIXED = ("its transaction has changes and rows that were read", "one or the other")
-"""What is wrong with a row, and what was expected."""
+"""The error of a row in a mixed transaction, and the expected state."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class RuleViolation:
-    """A row, or where one should be. LSN as Postgres prints it; None: there is no such row, or it has no position."""
+    """A row that breaks a rule, or the place of a missing row. LSN as Postgres prints it; None: no row or position."""
 
     seq: int | None
     source_epoch: int | None
@@ -41,16 +41,16 @@ class RuleViolation:
 
     @property
     def commit_lsn_bytes(self) -> int | None:
-        """The LSN as the log has it."""
+        """The LSN as an integer, as the log stores it."""
         return None if self.commit_lsn is None else lsn.parse(self.commit_lsn)
 
 
 @dataclass
 class RuleCheck:
-    """One rule, how many rows or transactions were checked, and what violates it.
+    """One rule, how many rows or transactions were checked, and its violations.
 
-    `broken` counts all violations, `faults` holds the first. `not_checked`: why it could not be checked; that is not a
-    violation.
+    `broken` counts all violations, `faults` holds the first SHOWN. `not_checked`: why the rule could not be checked,
+    which is no violation.
     """
 
     name: str
@@ -68,7 +68,7 @@ class RuleCheck:
             self.faults.append(violation)
 
     def require(self, holds: bool, row: Row | None, wrong: str, expected: str) -> None:
-        """Count one check, and add a violation unless it holds."""
+        """Count one check, and add a violation unless `holds`."""
         self.checked += 1
         if not holds:
             self.add(of_row(row, wrong, expected))
@@ -76,7 +76,7 @@ class RuleCheck:
 
 @dataclass(frozen=True)
 class LogVerification:
-    """What was verified. `rows` were read up to `last_seq`; `unplaced` of them are legacy rows without a position."""
+    """A report on the log. `rows` were read up to `last_seq`; `unplaced` of them are legacy rows without a position."""
 
     source_id: str | None = None
     events_table: str | None = None
@@ -88,11 +88,11 @@ class LogVerification:
     seconds: float = 0.0
     checks: list[RuleCheck] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
-    """All events tables, when there are several."""
+    """All events tables, if there are several."""
 
     @property
     def ok(self) -> bool:
-        """Whether there is no violation; what was not checked does not count."""
+        """True if there is no violation; rules that were not checked do not count."""
         return not any(check.broken for check in self.checks)
 
 
@@ -119,7 +119,7 @@ def place(epoch: int | None, commit_lsn: int | None, idx: int | None) -> str:
 
 
 def disordered(row: Row) -> RuleViolation:
-    """A row whose position is not above that of the row before it."""
+    """A row whose position is not above the position of the row before."""
     before = place(row["before_epoch"], row["before_lsn"], row["before_idx"])
     here = (row["source_epoch"], row["commit_lsn"], row["commit_idx"])
     same = here == (row["before_epoch"], row["before_lsn"], row["before_idx"])
@@ -137,7 +137,7 @@ def gapped(row: Row) -> RuleViolation:
 
 
 def torn(row: Row) -> RuleViolation:
-    """A row that differs from the one before it in what all rows of a transaction share."""
+    """A row that differs from the row before it in a value that all rows of a transaction share."""
     for name in ("xid", "committed_at"):
         if row[name] != row[f"before_{name}"]:
             expected = f"{name} {row[f'before_{name}']}, as seq {row['before_seq']} of its transaction"
@@ -149,7 +149,7 @@ def torn(row: Row) -> RuleViolation:
 
 
 def skips(row: Row) -> RuleViolation:
-    """A place where rows may be missing, reported when some are known to be missing."""
+    """A place where rows may be missing, reported if some rows are known to be missing."""
     first, last = row["before_seq"] + 1, row["seq"] - 1
     wrong = f"no rows from seq {first} to {last} before it" if first < last else f"no row at seq {first} before it"
     return of_row(row, wrong, "perhaps rows: a gap is allowed here, but some rows are missing")

@@ -1,4 +1,4 @@
--- Integer columns of an events table, except seq, that a sequence fills; how far it is, and the most that they can hold.
+-- Integer columns of an events table, except seq, that a sequence fills; its last value, and the greatest possible value.
 select a.attname::text as name, format_type(a.atttypid, null) as type,
     coalesce(pg_sequence_last_value(s.seqrelid), 0) as last,
     least(s.seqmax, case a.atttypid when 'int2'::regtype then 32767 when 'int4'::regtype then 2147483647

@@ -1,5 +1,5 @@
--- What a role, which may not exist yet, has of the rights that the server needs at this database, and what it lacks:
--- schemas and relations, quoted, of those that hold these tables. A role that does not exist has what everybody has.
+-- The rights of a role, which may not exist yet, that the server needs at this database, and the quoted names of schemas
+-- and tables among these tables that it may not use or read. A role that does not exist has the rights of public.
 with role as (
     select r.rolname is not null as present, coalesce(r.oid, 0) as oid, coalesce(r.rolcanlogin, false) as may_login,
         coalesce(r.rolsuper, false) as super, coalesce(r.rolreplication, false) as replication,

@@ -1,4 +1,4 @@
--- What decides whether a server and its database can be used, and which database it is.
+-- The facts that decide if a server and its database can be used, and the name of the database.
 select current_setting('server_version_num')::int as version,
     current_setting('server_version') as shown_version,
     current_setting('transaction_read_only') = 'on' as read_only,

@@ -1,4 +1,4 @@
--- Whether a role exists, and why it has more privileges than a reader; null when it does not.
+-- True if a role exists; `refused`: why it has more privileges than a reader, null if it does not.
 select n.name as role, r.oid is not null as present, coalesce(r.rolcanlogin, false) as can_login,
     case
         when n.name ~ '^pg_' or n.name in ('public', 'none') then 'its name is reserved by Postgres'

@@ -1,4 +1,4 @@
--- What a role may use though it should not: by a grant to public, or as a member of another role.
+-- Objects that a role may use but should not, by a grant to public or as a member of another role.
 select string_agg(distinct what, ', ') from (
     select c.oid::regclass::text as what
     from pg_class c
@@ -10,7 +10,7 @@ select string_agg(distinct what, ', ') from (
     union all
     select p.oid::regprocedure::text
     from pg_proc p
-    where p.pronamespace = 'pipeline'::regnamespace and p.proname not in ('populate', 'before_jump') -- which read no events
+    where p.pronamespace = 'pipeline'::regnamespace and p.proname not in ('populate', 'before_jump') -- these read no events
         and has_schema_privilege(%(role)s, p.pronamespace, 'usage')
         and has_function_privilege(%(role)s, p.oid, 'execute')
     union all

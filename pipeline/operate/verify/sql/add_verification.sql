@@ -1,4 +1,4 @@
--- Keep what a verification has found, and of older ones the newest fifty.
+-- Store the result of a verification, and keep the newest fifty older results.
 with old as (
     delete from pipeline.verifications v where v.source_id = %(source)s and v.id <= (
         select o.id from pipeline.verifications o where o.source_id = %(source)s order by o.id desc offset 49 limit 1)

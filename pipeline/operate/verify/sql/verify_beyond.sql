@@ -1,5 +1,5 @@
--- Rows of a source after the newest one that the watermark covers, and how many there are. Those of a table that waits, as
--- this snapshot has it, may be in the log by now.
+-- Rows of a source after the newest row that the watermark covers, and their number. Rows of a table that waits in this
+-- snapshot may be in the log by now.
 select seq, source_epoch, commit_lsn, commit_idx,
     concat_ws('.', nullif(source_table_schema, ''), source_table_name) as table_name, count(*) over () as found
 from {events} e

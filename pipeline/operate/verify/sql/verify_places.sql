@@ -1,4 +1,4 @@
--- The next rows of a source by seq that have a place in its history, without retried ones, which came later.
+-- The next rows of a source by seq that have a position in its history, without retried rows, which were added later.
 select source_epoch, commit_lsn, commit_idx, seq, transaction_annotations is not null, action = 'read' or coalesce(metadata ? 'recovered', false),
     concat_ws('.', nullif(source_table_schema, ''), source_table_name)
 from {events}

@@ -1,5 +1,4 @@
--- Progress of staging (up to where no change is missing) and of the shuffler, and the last seq that was taken in an
--- events table.
+-- Progress of staging (up to the first missing change) and of the shuffler, and the last seq that an events table has used.
 select s.epoch, coalesce(s.commit_lsn, 0) as commit_lsn, s.committed_at,
     coalesce((t.known ->> 'last_seq')::bigint, s.last_seq, 0) as last_seq,
     coalesce((t.known ->> 'events')::bigint, s.events, 0) as events, t.known is not null as counted_by_table,

@@ -1,4 +1,4 @@
--- Totals of a range of rows, and how many of them break each rule.
+-- Totals of a range of rows, and the number of rows that break each rule.
 select count(*) as rows, count(commit_lsn) as placed, max(seq) as last_seq,
     count(*) filter (where begins) as transactions, count(*) filter (where skips) as skips,
     count(*) filter (where disordered) as disordered, count(*) filter (where gapped) as gapped,

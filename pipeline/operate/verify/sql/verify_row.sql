@@ -1,4 +1,4 @@
--- The row of a source at a seq, else the last one before it; without retried dead letters.
+-- The row of a source at a seq, else the last row before it; without retried dead letters.
 select seq, source_epoch, commit_lsn, commit_idx, xid, committed_at,
     case when action = 'read' or metadata ? 'recovered' then 'read' when transaction_annotations is not null then 'annotated'
         else 'plain' end as kind,

@@ -6,8 +6,8 @@ select seq, source_epoch, commit_lsn, commit_idx, xid, committed_at,
     commit_lsn is not null and not continues and seq > before_seq + 1 as skips,
     before_lsn is not null
         and ((source_epoch, commit_lsn, commit_idx) > (before_epoch, before_lsn, before_idx)) is not true as disordered,
-    -- A set of annotations marks the rows after it, a clear of them comes after a marked row. Of rows that were
-    -- read the first is at 1 or later, and some are left out.
+    -- A set of annotations marks the rows after it, a clear of them comes after a marked row. Among rows that
+    -- were read, the first is at 1 or later, and some are skipped.
     commit_lsn is not null and kind = 'plain' and case
         when continues then commit_idx > before_idx + 1 and before_kind <> 'annotated'
         else commit_idx <> 0 and not (before_lsn is null and %(cut)s::boolean)
