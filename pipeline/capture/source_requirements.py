@@ -43,11 +43,11 @@ def check_slot(
 
 
 def check_settings(source: Connection) -> CheckFindings:
-    """Check that the source decodes, and that our user may replicate."""
+    """Check that the source can decode its WAL logically, and that our user may replicate."""
     _, wal_level, may_replicate, user, standby = prepare.read_settings(source)
     if provider := providers.find_provider(source).name:
         yield CheckFinding(
-            "ok", "provider", f"{provider}, as its roles tell; docs/providers.md says what differs there"
+            "ok", "provider", f"{provider}, by the roles that it has; docs/providers.md says what differs there"
         )
     if standby:
         yield CheckFinding("error", "source", "is a standby", "set PIPELINE_SOURCE_DSN to its primary")
@@ -86,11 +86,11 @@ def _new_slot(config: Config, source: Connection) -> CheckFinding:
     slot = slots.find(source, config.slot)
     if slot is None or slot.active_pid is None:
         return CheckFinding("ok", "slot", f'"{config.slot}" will be created')
-    found = waits.look(source, [slot.active_pid])
-    why = f", which {waits.describe(found)}" if found else ""
+    waiting = waits.look(source, [slot.active_pid])
+    why = f", which {waits.describe(waiting)}" if waiting else ""
     text = f'"{slot.name}" is being created (pid {slot.active_pid}){why}'
     return CheckFinding(
-        "warning" if found else "ok", "slot", text, "let that transaction end" if found else "", waits=True
+        "warning" if waiting else "ok", "slot", text, "let that transaction end" if waiting else "", waits=True
     )
 
 
@@ -98,11 +98,11 @@ def check_limits(config: Config, source: Connection) -> CheckFindings:
     """Check that a slot and a walsender are free for us; report what invalidates slots or holds up commits there."""
     settings = queries.one(source, _Settings, _SOURCE_LIMITS)
     assert settings is not None  # noqa: S101  a query without a table
-    room = limits.read_capacity(source)
+    capacity = limits.read_capacity(source)
     slot = slots.find(source, config.slot)
     running = slot is not None and slot.active_pid is not None
-    yield _free("max_replication_slots", room.free_slots, room.max_slots, slot is not None)
-    yield replace(_free("max_wal_senders", room.free_senders, room.max_senders, running), waits=True)
+    yield _free("max_replication_slots", capacity.free_slots, capacity.max_slots, slot is not None)
+    yield replace(_free("max_wal_senders", capacity.free_senders, capacity.max_senders, running), waits=True)
     if settings.slot_keeps != "-1":
         text = f"a slot that holds back more than {settings.slot_keeps} of WAL is invalidated, and its changes are lost"
         yield CheckFinding(
@@ -121,10 +121,10 @@ def check_limits(config: Config, source: Connection) -> CheckFindings:
         yield CheckFinding("error", "synchronous_standby_names", text, remedy)
 
 
-def _free(name: str, free: int, most: int, ours_counts: bool) -> CheckFinding:
-    if ours_counts or free > 0:
+def _free(name: str, free: int, most: int, uses_one: bool) -> CheckFinding:
+    if uses_one or free > 0:
         return CheckFinding(
-            "ok", name, f"{free} of {most} are free" + (", one of the others is ours" if ours_counts else "")
+            "ok", name, f"{free} of {most} are free" + (", and this server uses one of the others" if uses_one else "")
         )
     return CheckFinding(
         "error", name, f"all {most} are in use", f"set {name} to {most + 1} or more, or free one that is not needed"

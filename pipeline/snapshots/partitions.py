@@ -195,7 +195,7 @@ class _PartitionComparison:
 
     def _filled(self, oids: Collection[int]) -> dict[int, bool]:
         """Return for each leaf whether it may have rows now."""
-        found = captured_tables.find_filled(self._source, dict.fromkeys(oids, ""))
+        found = captured_tables.find_filled(self._source, oids)
         return {oid: found.get(oid, False) is not False for oid in oids}
 
     def _with_bounds(self, leaves: Collection[LeafPartition]) -> list[LeafPartition]:

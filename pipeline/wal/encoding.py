@@ -165,8 +165,8 @@ class RowEncoder:
 
     def deep(self, row: Row) -> list[int]:
         """Return the jsonb columns whose values are too deep to be embedded."""
-        sizeable = [i for i in self._jsonb if isinstance(row[i], bytes) and len(row[i]) > DEEP_SIZE]  # type: ignore[arg-type]
-        return [i for i in sizeable if is_too_deep(row[i])]  # type: ignore[arg-type]
+        large = [i for i in self._jsonb if isinstance(row[i], bytes) and len(row[i]) > DEEP_SIZE]  # type: ignore[arg-type]
+        return [i for i in large if is_too_deep(row[i])]  # type: ignore[arg-type]
 
     def exact(self, row: Row, deep: Sequence[int] = ()) -> bytes | None:
         """Return json texts that may differ from their jsonb form, JSON nulls, and `deep` jsonb; None if there are
@@ -195,9 +195,9 @@ def message_record(content: bytes, encoding: str = "UTF8") -> bytes:
 
 
 def transaction_annotations(content: bytes, encoding: str = "UTF8") -> bytes | None:
-    """Return transaction annotations as JSON text that jsonb accepts; None if the content is no such JSON.
+    """Return transaction annotations as JSON text that jsonb accepts; None if the content is not such JSON.
 
-    Content that is no text in this encoding, or is nested too deeply to be checked, becomes `{"content_base64": …}`.
+    Content that is not valid in this encoding, or is nested too deeply to be checked, becomes `{"content_base64": …}`.
     """
     text = server_encoding.decode_text(content, encoding)
     if text is None:
@@ -208,8 +208,8 @@ def transaction_annotations(content: bytes, encoding: str = "UTF8") -> bytes | N
         return _base64(content)
     except ValueError:
         return None
-    found = text.encode()
-    return found if is_accepted_by_jsonb(found) else None
+    annotations = text.encode()
+    return annotations if is_accepted_by_jsonb(annotations) else None
 
 
 def _base64(content: bytes) -> bytes:

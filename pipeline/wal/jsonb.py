@@ -15,7 +15,7 @@ _MAX_EXPONENT = 16_000
 
 
 def is_accepted_by_jsonb(text: bytes) -> bool:
-    """True if jsonb certainly accepts this json text, which json has accepted; never if jsonb refuses it.
+    """True if jsonb certainly accepts this text, which is valid for json; never if jsonb refuses it.
 
     jsonb refuses `\\u0000`, lone surrogates, numbers beyond numeric's range (src/backend/utils/adt/jsonb.c), and
     nesting beyond the server's stack.
@@ -25,8 +25,8 @@ def is_accepted_by_jsonb(text: bytes) -> bool:
     if is_too_deep(text):
         return False
     bare = _STRING.sub(b"", text)
-    return all(_escapes_are_sound(found[0]) for found in _STRING.finditer(text)) and all(
-        _fits_numeric(found) for found in _NUMBER.finditer(bare)
+    return all(_escapes_are_sound(string[0]) for string in _STRING.finditer(text)) and all(
+        _fits_numeric(number) for number in _NUMBER.finditer(bare)
     )
 
 
@@ -40,9 +40,9 @@ def is_too_deep(text: bytes) -> bool:
 
 def _escapes_are_sound(text: bytes) -> bool:
     high = -1  # where a high surrogate ended
-    for found in _ESCAPE.finditer(text):
-        unit = int(found[1], 16) if found[1] else 1
-        if high == found.start():
+    for escape in _ESCAPE.finditer(text):
+        unit = int(escape[1], 16) if escape[1] else 1
+        if high == escape.start():
             if not 0xDC00 <= unit <= 0xDFFF:
                 return False
             high = -1
@@ -50,11 +50,11 @@ def _escapes_are_sound(text: bytes) -> bool:
         if high >= 0 or unit == 0 or 0xDC00 <= unit <= 0xDFFF:
             return False
         if 0xD800 <= unit <= 0xDBFF:
-            high = found.end()
+            high = escape.end()
     return high < 0
 
 
-def _fits_numeric(found: re.Match[bytes]) -> bool:
-    whole, fraction, exponent = found.groups()
+def _fits_numeric(number: re.Match[bytes]) -> bool:
+    whole, fraction, exponent = number.groups()
     power = int(exponent) if exponent and len(exponent) < 9 else 0 if not exponent else _MAX_EXPONENT + 1
     return abs(power) <= _MAX_EXPONENT and len(whole) <= 100_000 and len(fraction or b"") <= 16_000 - max(-power, 0)

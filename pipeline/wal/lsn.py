@@ -10,7 +10,7 @@ Shown = Annotated[int, "LSN"]
 
 
 def parse(text: str) -> Lsn:
-    """Return `"16/B374D848"` as an integer. Raises ValueError for anything else."""
+    """Return an LSN such as `16/B374D848` as an integer. Raises ValueError if the text is no LSN."""
     high, slash, low = text.partition("/")
     if not slash:
         raise ValueError(f"expected an LSN such as 16/B374D848, not {text!r}")

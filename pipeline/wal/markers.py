@@ -10,7 +10,7 @@ RANGE_MARKER = "pipeline:snapshot"
 """Prefix of the marker of rows that were read from a table; its content is the range's token."""
 
 POSITION_MARKER = "pipeline:position"
-"""Prefix of a message that moves the stored position: its writer waits until the log has everything before it."""
+"""Prefix of the marker of a position: a client writes one and waits until the log has everything before the marker."""
 OURS = (RANGE_MARKER, POSITION_MARKER)
 
 

@@ -41,7 +41,7 @@ class CommitMessage(NamedTuple):
 
 
 class OriginMessage(NamedTuple):
-    """Tells that the transaction came from another server."""
+    """Says that the transaction was replicated from another server."""
 
     commit_lsn: int
     name: str

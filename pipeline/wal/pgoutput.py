@@ -51,9 +51,7 @@ def decode(data: bytes, at: int = 0) -> Message:
     except (IndexError, StructError, UnicodeDecodeError, ValueError) as error:
         raise DecodeError(f"torn replication message {data[at : at + 1]!r} of {len(data) - at} bytes") from error
     if end != len(data):
-        raise DecodeError(
-            f"replication message {data[at : at + 1]!r} of {len(data) - at} bytes, but it ends at {end - at}"
-        )
+        raise DecodeError(f"replication message {data[at : at + 1]!r} of {len(data) - at} bytes ends after {end - at}")
     return message
 
 
@@ -112,7 +110,7 @@ def _row(data: bytes, at: int) -> tuple[Row, int]:
 def _insert(data: bytes, at: int) -> tuple[Message, int]:
     relation = _u32(data, at)[0]
     if data[at + 4] != 78:  # N
-        raise ValueError("insert without a new row")
+        raise ValueError("Insert without a new row")
     new, end = _row(data, at + 5)
     return InsertMessage(relation, new), end
 
@@ -125,10 +123,10 @@ def _update(data: bytes, at: int) -> tuple[Message, int]:
     if kind in (75, 79):  # K: old key, O: old row
         old, at = _row(data, at)
         if data[at] != 78:
-            raise ValueError("update without a new row")
+            raise ValueError("Update without a new row")
         at += 1
     elif kind != 78:
-        raise ValueError(f"update tuple kind {kind}")
+        raise ValueError(f"Update with tuple kind {kind}")
     new, end = _row(data, at)
     return UpdateMessage(relation, old, kind == 79, new), end
 
@@ -136,7 +134,7 @@ def _update(data: bytes, at: int) -> tuple[Message, int]:
 def _delete(data: bytes, at: int) -> tuple[Message, int]:
     kind = data[at + 4]
     if kind not in (75, 79):
-        raise ValueError(f"delete tuple kind {kind}")
+        raise ValueError(f"Delete with tuple kind {kind}")
     old, end = _row(data, at + 5)
     return DeleteMessage(_u32(data, at)[0], old, kind == 79), end
 
@@ -181,7 +179,7 @@ def _truncate(data: bytes, at: int) -> tuple[Message, int]:
     count, options = _u32(data, at)[0], data[at + 4]
     end = at + 5 + 4 * count
     if end > len(data):
-        raise ValueError("truncate lists more relations than it holds")
+        raise ValueError("Truncate announces more relations than it contains")
     oids = tuple(_u32(data, at + 5 + 4 * i)[0] for i in range(count))
     return TruncateMessage(oids, bool(options & 1), bool(options & 2)), end
 

@@ -1,7 +1,7 @@
-"""record_pk: the text of a row's key. SQL has the same rule in pipeline/log/sql/key_of_record.sql, and Spark, too.
+"""Makes record_pk, the text of a row's key. The same rule is also in SQL, in Spark and in tuples.py.
 
-Spark's is KEY_OF_RECORD in spark/pyspark_sequin_events/selection.py. tuples.py itself writes the key of one short
-column. tests/fidelity/types/test_keys.py compares all of them for all types.
+SQL: pipeline/log/sql/key_of_record.sql. Spark: KEY_OF_RECORD in spark/pyspark_sequin_events/selection.py. tuples.py
+writes only the key of one short column. tests/fidelity/types/test_keys.py compares all of them for all types.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def split_key(record_pk: str, columns: int) -> tuple[str, ...]:
     if columns == 1:
         return (record_pk,)
     try:
-        found = json.loads(record_pk, parse_int=str, parse_float=str)
-    except (ValueError, RecursionError):  # another user has edited it, or a json value in it is nested too deeply
+        values = json.loads(record_pk, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):  # another user has edited the key, or a json value in it is nested too deeply
         return ()
-    return tuple(value if isinstance(value, str) else json.dumps(value) for value in found)
+    return tuple(value if isinstance(value, str) else json.dumps(value) for value in values)
 
 
 def _bounded(text: bytes) -> bytes:

@@ -31,12 +31,12 @@ def find_end(text: str, at: int) -> int:
     if text[at] == '"':
         return int(scanstring(text, at + 1)[1])
     if text[at] not in "{[":
-        found = _SCALAR.match(text, at)
-        return found.end() if found else at
+        scalar = _SCALAR.match(text, at)
+        return scalar.end() if scalar else at
     depth = 0
-    for found in _STRUCTURE.finditer(text, at):
-        mark = found.group()
+    for match in _STRUCTURE.finditer(text, at):
+        mark = match.group()
         depth += (mark in "{[") - (mark in "}]")
         if depth == 0:
-            return found.end()
+            return match.end()
     return len(text)

@@ -1,4 +1,4 @@
-"""Decodes text in the encoding of a database, whose names in Postgres and Python differ."""
+"""Decodes text from a database's encoding, for which Postgres and Python have different names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ From Table 24.3 of Postgres' documentation, `Character Set Support`.
 
 
 def decode_text(content: bytes, encoding: str) -> str | None:
-    """Return the content as text; None if it is no text in the encoding with this Postgres name."""
+    """Return the content as text; None if it is not valid in the encoding. `encoding`: its name in Postgres."""
     try:
         return content.decode(_CODECS.get(encoding, "ascii"))
     except UnicodeDecodeError:

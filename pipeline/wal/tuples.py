@@ -31,13 +31,13 @@ PLAIN = frozenset({1082, 1083, 1114, 1184, 1186, 1266, 2950, 650, 869, 774, 829,
 _TEMPLATES = 64
 """The most sets of NULL columns that are cached for a relation."""
 
-Written = tuple[bytes, bytes, bytes | None, list[str] | None] | EncodedRow
+EncodedFields = tuple[bytes, bytes, bytes | None, list[str] | None] | EncodedRow
 """The fields of EncodedRow; naming them takes as long as writing a column."""
-Made = TypeVar("Made")
+Output = TypeVar("Output")
 
 
 class RowTemplates(dict[tuple[int, ...], list[bytes]]):
-    """The constant texts around the values of a row, by which of its columns are NULL; values go to the odd places."""
+    """The constant texts around the values of a row, by the indexes of its NULL columns; values go to the odd places."""
 
     def __init__(self, make: Callable[[tuple[int, ...]], list[bytes]]) -> None:
         super().__init__()
@@ -46,11 +46,11 @@ class RowTemplates(dict[tuple[int, ...], list[bytes]]):
     def __missing__(self, nulls: tuple[int, ...]) -> list[bytes]:
         if len(self) >= _TEMPLATES:
             self.clear()
-        made = self[nulls] = self._make(nulls)
-        return made
+        template = self[nulls] = self._make(nulls)
+        return template
 
 
-class TupleWriter(ABC, Generic[Made]):
+class TupleWriter(ABC, Generic[Output]):
     """Reads TupleData, all columns at once; subclasses write a row of texts and NULLs in some form."""
 
     def __init__(self, width: int) -> None:
@@ -59,18 +59,18 @@ class TupleWriter(ABC, Generic[Made]):
         self._parts = width + 1
 
     @abstractmethod
-    def _write(self, row: Row, nulls: tuple[int, ...]) -> Made:
-        """Write the row, which may be changed; `nulls`: which of its columns are NULL. May raise UnicodeDecodeError."""
+    def _write(self, row: Row, nulls: tuple[int, ...]) -> Output:
+        """Write the row, which may be changed; `nulls`: the indexes of its NULL columns. May raise UnicodeDecodeError."""
 
     def _looks_odd(self, row: Row) -> bool:
         """True if a row of more than DEEP_SIZE bytes needs a closer look."""
         return False
 
-    def encode(self, data: bytes, at: int) -> Made | None:
+    def encode(self, data: bytes, at: int) -> Output | None:
         """Encode the TupleData at `at`, which must end where `data` ends.
 
-        None if it holds more than text and NULLs, is torn, or needs a closer look. Then the message that
-        `pgoutput.decode` returns must be written in another way.
+        Returns None if the tuple has more than texts and NULLs, is torn, or needs a closer look. Then the caller must
+        decode the message with `pgoutput.decode` and write it in another way.
         """
         if not data.startswith(self._count, at):
             return None
@@ -93,8 +93,8 @@ class TupleWriter(ABC, Generic[Made]):
             return None
 
 
-class TupleEncoder(TupleWriter[Written]):
-    """`RowEncoder.encode` for rows of text and NULLs, as they come, in little more than half the time."""
+class TupleEncoder(TupleWriter[EncodedFields]):
+    """`RowEncoder.encode` for rows of texts and NULLs, directly from TupleData: takes little more than half the time."""
 
     def __init__(self, encoder: RowEncoder) -> None:
         super().__init__(len(encoder.columns))
@@ -104,12 +104,12 @@ class TupleEncoder(TupleWriter[Written]):
         self._plain = [oid in PLAIN for _, oid in columns]
         self._full = self._template(())
         self._templates = RowTemplates(self._template)
-        by_column = [encoding.encoder_for(oid) for _, oid in columns]
-        self._strings = [i for i, encode in enumerate(by_column) if encode is encoding.string and not self._plain[i]]
-        self._numbers = [i for i, encode in enumerate(by_column) if encode is encoding.number]
+        encoders = [encoding.encoder_for(oid) for _, oid in columns]
+        self._strings = [i for i, encode in enumerate(encoders) if encode is encoding.string and not self._plain[i]]
+        self._numbers = [i for i, encode in enumerate(encoders) if encode is encoding.number]
         # jsonb is embedded as it is: a value that may be too deep is left to RowEncoder
         in_loops = (encoding.string, encoding.number, encoding.as_is, encoding.embedded_jsonb)
-        self._others = [(i, encode) for i, encode in enumerate(by_column) if encode not in in_loops]
+        self._other_encoders = [(i, encode) for i, encode in enumerate(encoders) if encode not in in_loops]
         self._json = [i for i, (_, oid) in enumerate(columns) if oid in (encoding.JSON, encoding.JSONB)]
         self._json_always = any(oid == encoding.JSON for _, oid in columns)
         self._single_key = encoder.key[0] if len(encoder.key) == 1 else None
@@ -117,7 +117,7 @@ class TupleEncoder(TupleWriter[Written]):
     def _looks_odd(self, row: Row) -> bool:
         return bool(self._encoder.deep(row))
 
-    def encode_texts(self, row: Row, size: int) -> Written:
+    def encode_texts(self, row: Row, size: int) -> EncodedFields:
         """Encode a row of texts and NULLs, with at most `size` bytes together.
 
         Raises DecodeError for a row of another width, or that is not UTF-8.
@@ -132,7 +132,7 @@ class TupleEncoder(TupleWriter[Written]):
         except UnicodeDecodeError as error:
             raise DecodeError(f"a value is not UTF-8: {error}") from error
 
-    def _write(self, row: Row, nulls: tuple[int, ...]) -> Written:  # noqa: C901  a call costs as much as a column
+    def _write(self, row: Row, nulls: tuple[int, ...]) -> EncodedFields:  # noqa: C901  a call costs as much as a column
         """Write the row; `row` is changed."""
         exact = None
         key = row[self._single_key] if self._single_key is not None else None
@@ -149,16 +149,16 @@ class TupleEncoder(TupleWriter[Written]):
         for i in self._numbers:
             if (value := row[i]) is not None and value[-1] > NINE:  # type: ignore[index]
                 row[i] = b'"' + value + b'"'  # type: ignore[operator]
-        for i, encode in self._others:
+        for i, encode in self._other_encoders:
             if (value := row[i]) is not None:
                 row[i] = encode(value)  # type: ignore[arg-type]
         if nulls:
-            written = self._templates[nulls].copy()
-            written[1::2] = [value for value in row if value is not None]  # type: ignore[misc]
+            pieces = self._templates[nulls].copy()
+            pieces[1::2] = [value for value in row if value is not None]  # type: ignore[misc]
         else:
-            written = self._full.copy()
-            written[1::2] = row  # type: ignore[assignment]
-        return key, b"".join(written), exact, None  # type: ignore[return-value]
+            pieces = self._full.copy()
+            pieces[1::2] = row  # type: ignore[assignment]
+        return key, b"".join(pieces), exact, None  # type: ignore[return-value]
 
     def _template(self, nulls: tuple[int, ...]) -> list[bytes]:
         """Return the constant texts around the values of a row with NULL in these columns; values go to the odd
@@ -178,23 +178,23 @@ class TupleEncoder(TupleWriter[Written]):
 
 
 def _columns(parts: list[bytes]) -> Row:
-    """Return all columns of a tuple that was split at its short texts. Raises IndexError if some are no text or are
-    torn.
+    """Return all columns of a tuple that was split at its short texts. Raises IndexError if a column is torn, or is
+    neither NULL nor text.
     """
     row: Row = []
     if parts[0]:
-        _others(parts[0], 0, row)
+        _append_rest(parts[0], 0, row)
     del parts[0]
     for part in parts:
         end = part[0] + 1
         row.append(part[1:end])
         if end != len(part):
-            _others(part, end, row)
+            _append_rest(part, end, row)
     return row
 
 
-def _others(part: bytes, at: int, row: Row) -> None:
-    """Append the NULLs and texts of 256 bytes or more, from `at` to the end."""
+def _append_rest(part: bytes, at: int, row: Row) -> None:
+    """Append the columns of a part from `at` on, which are NULLs and texts of 256 bytes or more."""
     size = len(part)
     while at != size:
         kind = part[at]

@@ -44,7 +44,9 @@ _WRITERS: dict[int, Callable[[bytes], bytes]] = {
     NUMERIC: _number,
     BYTEA: _hex,
 }
-"""The functions that write values of a type; values of all others, domains too, are JSON strings of their text."""
+"""The functions that write values, by the oid of their type; values of other types, and of domains, become JSON
+strings.
+"""
 
 
 def value_writer(type_oid: int) -> Callable[[bytes], bytes]:
@@ -53,7 +55,7 @@ def value_writer(type_oid: int) -> Callable[[bytes], bytes]:
 
 
 def type_name(name: str) -> bytes:
-    """Return the text of format_type as JSON: wal2json takes the quotes of a quoted name for those of a string."""
+    """Return the text of format_type as JSON: wal2json mistakes the quotes of a quoted name for those of a string."""
     if name.startswith('"') and not name.endswith("]") and _is_json(name):
         return name.encode()
     return dumps(name)
@@ -80,7 +82,7 @@ class ChangeWriter:
         named = b'"schema":' + dumps(relation.schema) + b',"table":' + dumps(relation.name)
         self._heads = {kind: b'{"kind":"' + kind + b'",' + named + b"," for kind in (b"insert", b"update", b"delete")}
         self.named = b"{" + named + b"}"
-        """The relation as it is listed if it was truncated."""
+        """The relation as a truncation lists it."""
         self.new_row = {
             kind: _NewRows(self, relation, name, () if name == b"insert" else self._key).encode
             for kind, name in NEW_ROWS.items()
@@ -119,10 +121,10 @@ class ChangeWriter:
 
     def _lists(self, row: Row, what: bytes, columns: Sequence[int]) -> bytes:
         self._require_width(row)
-        return self.described(what, columns) + b",".join([self._value(i, row[i]) for i in columns]) + b"]"
+        return self.names_and_types(what, columns) + b",".join([self._value(i, row[i]) for i in columns]) + b"]"
 
-    def described(self, what: bytes, columns: Iterable[int]) -> bytes:
-        """Return names and types of these columns, up to where their values begin; `what`: `column` or `key`."""
+    def names_and_types(self, what: bytes, columns: Iterable[int]) -> bytes:
+        """Return the names and types of these columns, and the beginning of their values. `what`: `column` or `key`."""
         names, types = (b",".join([texts[i] for i in columns]) for texts in (self._names, self._types))
         return b'"%bnames":[%b],"%btypes":[%b],"%bvalues":[' % (what, names, what, types, what)
 
@@ -139,19 +141,23 @@ class ChangeWriter:
 
 
 class _NewRows(TupleWriter[bytes]):
-    """Writes new rows of one relation and kind; for an update also the key, `repeated`."""
+    """Writes new rows of one relation and kind. `key_columns`: for an update, the columns that are written again as
+    key.
+    """
 
     def __init__(
-        self, writer: ChangeWriter, relation: RelationMessage, kind: bytes, repeated: Sequence[int] = ()
+        self, writer: ChangeWriter, relation: RelationMessage, kind: bytes, key_columns: Sequence[int] = ()
     ) -> None:
         columns = relation.columns
         super().__init__(len(columns))
         self._writer = writer
         self._kind = kind
-        self._repeated = repeated
+        self._key_columns = key_columns
         self._oids = [column.type_oid for column in columns]
         self._strings = [i for i, oid in enumerate(self._oids) if oid not in _WRITERS and oid not in PLAIN]
-        self._others = [(i, _WRITERS[oid]) for i, oid in enumerate(self._oids) if _WRITERS.get(oid, as_is) is not as_is]
+        self._other_writers = [
+            (i, _WRITERS[oid]) for i, oid in enumerate(self._oids) if _WRITERS.get(oid, as_is) is not as_is
+        ]
         self._full = self._template(())
         self._templates = RowTemplates(self._template)
 
@@ -159,33 +165,33 @@ class _NewRows(TupleWriter[bytes]):
         for i in self._strings:
             if (value := row[i]) is not None:
                 row[i] = dumps(value.decode())  # type: ignore[union-attr]
-        for i, write in self._others:
+        for i, write in self._other_writers:
             if (value := row[i]) is not None:
                 row[i] = write(value)  # type: ignore[arg-type]
-        if self._repeated:
-            row += [row[i] for i in self._repeated]
+        if self._key_columns:
+            row += [row[i] for i in self._key_columns]
         if nulls:
-            written = self._templates[nulls].copy()
-            written[1::2] = [value for value in row if value is not None]  # type: ignore[misc]
+            pieces = self._templates[nulls].copy()
+            pieces[1::2] = [value for value in row if value is not None]  # type: ignore[misc]
         else:
-            written = self._full.copy()
-            written[1::2] = row  # type: ignore[assignment]
-        return b"".join(written)
+            pieces = self._full.copy()
+            pieces[1::2] = row  # type: ignore[assignment]
+        return b"".join(pieces)
 
     def _template(self, nulls: tuple[int, ...]) -> list[bytes]:
-        described = self._writer.described
-        template = [self._writer.head(self._kind) + described(b"column", range(self._width))]
-        self._add(template, range(self._width), nulls)
+        names_and_types = self._writer.names_and_types
+        template = [self._writer.head(self._kind) + names_and_types(b"column", range(self._width))]
+        self._add_values(template, range(self._width), nulls)
         if self._kind == b"update":
-            present = [i for i in self._repeated if i not in nulls]
-            template[-1] += b',"oldkeys":{' + described(b"key", present)
-            self._add(template, present, nulls)
+            present = [i for i in self._key_columns if i not in nulls]
+            template[-1] += b',"oldkeys":{' + names_and_types(b"key", present)
+            self._add_values(template, present, nulls)
             template[-1] += b"}"
         template[-1] += b"}"
         return template
 
-    def _add(self, template: list[bytes], columns: Iterable[int], nulls: tuple[int, ...]) -> None:
-        """Add the texts around these values to the template."""
+    def _add_values(self, template: list[bytes], columns: Iterable[int], nulls: tuple[int, ...]) -> None:
+        """Add the places of these values to the template, and the texts around them."""
         for place, i in enumerate(columns):
             template[-1] += b"," if place else b""
             if i in nulls:

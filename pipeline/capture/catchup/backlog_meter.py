@@ -49,8 +49,9 @@ class BacklogMeter:
         self.most_helpers = (
             0 if config.catchup_bytes is None else limits.wanted_slots(config.catchup_max_slots, self._cores) - 1
         )
-        """The most helpers besides worker 0. Until this process makes a plan: for a plan that an earlier process has
-        made."""
+        """The most helpers that run at once. Before this process makes a plan, this limits a plan of an earlier
+        process.
+        """
 
     @property
     def may_be_shared(self) -> bool:

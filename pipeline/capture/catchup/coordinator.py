@@ -185,7 +185,7 @@ class CatchUpCoordinator:
         commit_lsn, position = max(claim.commit_lsn, other.commit_lsn), max(claim.position, other.position)
         await in_thread(copying.advance_slot, self._source, self._stored.slot, commit_lsn, position)
         if last:
-            logger.info("caught up: one slot reads everything again", extra={"action": "catchup.done"})
+            logger.info("caught up: from now on one slot reads the whole stream", extra={"action": "catchup.done"})
 
     async def _wait_for(self, part: BacklogPart) -> None:
         """Wait up to WATCH_SECONDS for the helper of the next part; worker 0 only checks what is published."""

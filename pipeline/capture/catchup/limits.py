@@ -113,7 +113,7 @@ def warn_beyond_cores(setting: int | None, cores: int) -> str | None:
     """Return a warning if more slots than cores are set: the setting is used, but brings nothing."""
     if setting is None or setting <= cores:
         return None
-    return f"PIPELINE_CATCHUP_MAX_SLOTS is {setting}, and this process may use {cores} cores; {cores} are as fast"
+    return f"PIPELINE_CATCHUP_MAX_SLOTS is {setting}, and this process may use {cores} cores; {cores} slots are as fast"
 
 
 def _too_long(slot: str) -> str | None:

@@ -58,7 +58,7 @@ class PartRegistry(RelationRegistry):
         self._worker, self._reached = worker, reached
 
     def replay(self, start_position: int) -> ReplayCheck:
-        """Return the check of what a copy that is started at `start_position` replays."""
+        """Return the check of replayed transactions, for a copy that starts at `start_position`."""
         slot = slots.find(self._source, self._slot)
         staged = progress.staged(self._pipeline, self._stored.id, self._worker)
         if slot is None or staged is None:

@@ -17,7 +17,7 @@ END_SECONDS = 20.0
 
 
 class WorkerPool:
-    """Manages the processes, whatever they do. All methods but `end` and `end_all` return at once."""
+    """Manages the processes; what they do is up to `launch`. All methods but `end` and `end_all` return at once."""
 
     def __init__(self, launch: Launch, task: Callable[[int], str]) -> None:
         """`task` returns the first line of standard input for a part's helper."""
@@ -27,15 +27,15 @@ class WorkerPool:
         self._excluded: set[int] = set()
 
     def begin(self) -> None:
-        """Begin a new plan: forget which parts of the last one were left to worker 0."""
+        """Begin a new plan: forget which parts of the last plan were left to worker 0."""
         self._excluded.clear()
 
     def start_missing(self, parts: Sequence[BacklogPart], most: int) -> None:
         """Start the missing helpers, at most `most` at once; must be called every POLL seconds."""
         for worker, child in self._children.items():
             self._check(worker, child)
-        wanted = [part.worker for part in parts if not part.complete and part.worker not in self._excluded]
-        for worker in wanted:
+        needed = [part.worker for part in parts if not part.complete and part.worker not in self._excluded]
+        for worker in needed:
             child = self._children.setdefault(worker, self._child(worker))
             if child.process is None and time.monotonic() >= child.restart_at and self._running < most:
                 child.start()
@@ -78,16 +78,16 @@ class WorkerPool:
         """End the part's helper, and wait until it has staged the complete transactions and ended."""
         self._excluded.add(worker)
         if (child := self._children.get(worker)) is not None:
-            await _ended([child])
+            await _wait_until_ended([child])
 
     async def end_all(self) -> None:
         """End all helpers, and wait until they have staged the complete transactions and ended."""
         self.retire_all()
-        await _ended(list(self._children.values()))
+        await _wait_until_ended(list(self._children.values()))
         self._children.clear()
 
 
-async def _ended(children: Sequence[ChildProcess]) -> None:
+async def _wait_until_ended(children: Sequence[ChildProcess]) -> None:
     for child in children:
         while child.lives:
             child.retire(END_SECONDS)

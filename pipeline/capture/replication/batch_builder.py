@@ -13,7 +13,7 @@ from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.rows import LONGEST, change_head, lsn_of, row, too_long, transaction_head, without_values
 from pipeline.wal.lsn import show
 from pipeline.wal.messages import BeginMessage, CommitMessage
-from pipeline.wal.tuples import Written
+from pipeline.wal.tuples import EncodedFields
 
 KEPT_BYTES = 1_000_000
 """If the open transaction has more bytes than this, its changes are staged together with the complete transactions.
@@ -112,14 +112,18 @@ class BatchBuilder:
         self,
         relation: StagedRelation,
         action: bytes,
-        encoded: Written,
+        encoded: EncodedFields,
         changes: bytes | None = None,
         previous_pk: bytes | None = None,
     ) -> None:
         """Add the next change of the open transaction."""
         pk, record, exact, unchanged = encoded
-        lsn, of_action = relation.head_of
-        change = relation.head if lsn == self._open_lsn and of_action is action else self._change(relation, action)
+        lsn, action_of_head = relation.change_head_of
+        change = (
+            relation.change_head
+            if lsn == self._open_lsn and action_of_head is action
+            else self._change(relation, action)
+        )
         annotations = self._annotations
         try:
             if (
@@ -220,6 +224,6 @@ class BatchBuilder:
         begin = self._begin
         if begin is None:
             raise DecodeError("a change outside of a transaction")
-        relation.head_of, relation.changed = (begin.final_lsn, action), (begin.final_lsn, begin.xid)
-        relation.head = change_head(relation.id, begin.xid, begin.committed_at, action)
-        return relation.head
+        relation.change_head_of, relation.last_change = (begin.final_lsn, action), (begin.final_lsn, begin.xid)
+        relation.change_head = change_head(relation.id, begin.xid, begin.committed_at, action)
+        return relation.change_head

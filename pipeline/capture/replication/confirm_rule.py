@@ -150,7 +150,7 @@ class ConfirmRule:
         return target if is_due else None
 
     def is_due(self, now: float) -> bool:
-        """True if there is such a position, as `due` returns it."""
+        """True if `due` would return a position now."""
         target = self._target
         behind, waited = target - self.confirmed, now - self._confirmed_at
         return behind > 0 and (

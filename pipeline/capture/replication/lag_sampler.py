@@ -114,8 +114,8 @@ class _SamplerTask:
         for dsn, settings in self._databases:
             self._open.append(await connections.connect_async(dsn, name=name, settings=settings))
         await self._open[-1].execute("set synchronous_commit = off")  # a lost sample does no harm
-        at, store = self._open
-        sampler = LagSampler(at, store, self._source, self._slot, self._worker)
+        source_connection, store = self._open
+        sampler = LagSampler(source_connection, store, self._source, self._slot, self._worker)
         while not self._ending.is_set():
             await sampler.sample()
             await self._pause()
@@ -134,16 +134,22 @@ class LagSampler:
     """Takes samples, and stores no more of them than needed."""
 
     def __init__(
-        self, at: AsyncConnection[Any], store: AsyncConnection[Any], source: uuid.UUID, slot: str, worker: SampledWorker
+        self,
+        source_connection: AsyncConnection[Any],
+        store: AsyncConnection[Any],
+        source: uuid.UUID,
+        slot: str,
+        worker: SampledWorker,
     ) -> None:
-        """`at` is a connection to the source, `store` one to the pipeline database."""
-        self._source_connection, self._store = at, store
+        """`store`: a connection to the pipeline database, for storing the samples. `source`: the id of the source."""
+        self._source_connection, self._store = source_connection, store
         self._values = {"source": source, "slot": slot}
         self._worker = worker
         self._last: WalSample | None = None
         self._stored: WalSample | None = None
-        self._moved = 0
-        self._waiting = True
+        self._moved_lsn = 0
+        self._was_late = True
+        """True if the worker was late at the last sample, or might have been."""
         self._worker_samples: deque[_WorkerSample] = deque(maxlen=SAMPLES)
         self._thin_at = 0.0
 
@@ -164,16 +170,16 @@ class LagSampler:
             before = self._stored = None
         if self._stored is None or sample.lsn != self._stored.lsn:
             await self._store_written(before, sample)
-        if self._waiting or before is None or sample.lsn != before.lsn:
+        if self._was_late or before is None or sample.lsn != before.lsn:
             await self._store_load(before.lsn if before else 0)
 
     async def _store_written(self, before: WalSample | None, sample: WalSample) -> None:
         stored = self._stored
-        since = (sample.written_at - stored.written_at).total_seconds() if stored else STORE_SECONDS
-        if stored is not None and sample.lsn - stored.lsn < STORE_BYTES and since < STORE_SECONDS:
+        seconds = (sample.written_at - stored.written_at).total_seconds() if stored else STORE_SECONDS
+        if stored is not None and sample.lsn - stored.lsn < STORE_BYTES and seconds < STORE_SECONDS:
             return
-        quiet = since > STORE_SECONDS + SECONDS  # the WAL's end had not moved until the sample before this one
-        await self._store_samples([before, sample] if before and quiet else [sample])
+        was_quiet = seconds > STORE_SECONDS + SECONDS  # the WAL's end had not moved until the sample before this one
+        await self._store_samples([before, sample] if before and was_quiet else [sample])
         self._stored = sample
         if time.monotonic() >= self._thin_at:
             self._thin_at = time.monotonic() + THIN_SECONDS
@@ -197,22 +203,22 @@ class LagSampler:
         row = await (
             await self._store.execute(statement("log.staging.frontier", "moved_position"), self._values)
         ).fetchone()
-        moved = row[0] if row else None
+        moved = row[0] if row else None  # everything before this LSN is in the log
         if moved is not None:
-            self._moved = max(self._moved, moved)
+            self._moved_lsn = max(self._moved_lsn, moved)
         late = self._worker.staged < due
         if (late or moved is None) and len(self._worker_samples) > 1:
             await self._store.execute(
                 statement("capture.replication", "store_load"), {**self._values, **self._shares()}
             )
-        self._waiting = late or moved is None
+        self._was_late = late or moved is None
 
     def _shares(self) -> dict[str, float]:
         first, last = self._worker_samples[0], self._worker_samples[-1]
-        lasted = max(last.at - first.at, 0.001)
+        seconds = max(last.at - first.at, 0.001)
         return {
-            "moved_lsn": self._moved,
-            "starved": min(1.0, (last.starved - first.starved) / lasted),
-            "blocked": min(1.0, (last.blocked - first.blocked) / lasted),
+            "moved_lsn": self._moved_lsn,
+            "starved": min(1.0, (last.starved - first.starved) / seconds),
+            "blocked": min(1.0, (last.blocked - first.blocked) / seconds),
             "sending": sum(each.sending for each in self._worker_samples) / len(self._worker_samples),
         }

@@ -1,4 +1,4 @@
-"""The relations of the stream: completes from the catalog what the source sends of them, and keeps the history."""
+"""The relations of the stream: completes their descriptions from the catalog, and records each new version."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class RelationRegistry:
         still_published.require_still_published(self._source, self._pipeline, self._stored.id)
 
     def replay(self, start_position: int) -> ReplayCheck:
-        """Return the check of what a slot that is started at `start_position` replays."""
+        """Return the check of replayed transactions, for a slot that starts at `start_position`."""
         slot = slots.find(self._source, self._slot)
         staged = progress.staged(self._pipeline, self._stored.id)
         if slot is None or staged is None:

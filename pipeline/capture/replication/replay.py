@@ -35,8 +35,8 @@ _NOTHING = frozenset(b"YO")
 
 class _Open(Enum):
     NONE = "no transaction"
-    KNOWN = "it is in the log"
-    UNDECIDED = "no change of it for us has arrived yet"
+    KNOWN = "the transaction is in the log"
+    UNDECIDED = "no change for us has arrived yet"
 
 
 class ReplayCheck:
@@ -193,6 +193,6 @@ class ReplayCheck:
     def _diverged(self, what: str) -> HistoryDivergedError:
         stored, last, since = map(lsn.show, (self._staged.position, self._staged.commit_lsn, self.from_lsn))
         return HistoryDivergedError(
-            f"we have stored up to {stored}, and transaction {last} last; the source, replaying from {since} on, "
+            f"we have stored up to {stored}, last of all transaction {last}; the source, replaying from {since} on, "
             f"{what}: it was restored to an earlier state and has written another history since; {ADOPT}"
         )

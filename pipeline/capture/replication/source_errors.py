@@ -29,9 +29,9 @@ _BY_SQLSTATE: dict[str, type[ReplicationError]] = {
 }
 
 
-def refusal_error(result: pq.abc.PGresult, dsn: str, said: str) -> Exception:
-    """Return the error for a failed command. `said`: the connection's own message, for a result without one."""
-    text = message(result) or "; ".join(said.splitlines())
+def refusal_error(result: pq.abc.PGresult, dsn: str, connection_message: str) -> Exception:
+    """Return the error for a failed command. `connection_message`: used if the result has no message."""
+    text = message(result) or "; ".join(connection_message.splitlines())
     state = _sqlstate(result)
     if state == errors.UndefinedObject.sqlstate and "publication" in text:
         return PublicationMissingError(f"{text} where the slot still has to send changes; {NEW_SLOT}")
@@ -44,11 +44,11 @@ def refusal_error(result: pq.abc.PGresult, dsn: str, said: str) -> Exception:
     return ReplicationError(f"the source stopped the stream: {text} (SQLSTATE {state})")
 
 
-def ending_error(result: pq.abc.PGresult | None, dsn: str, said: str) -> Exception:
+def ending_error(result: pq.abc.PGresult | None, dsn: str, connection_message: str) -> Exception:
     """Return why the stream has ended: UndecodableChangeError if the change that was to be sent is the cause."""
     if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
-        return connections.unavailable(dsn, "source", OperationalError("it ended the replication stream"))
-    error = refusal_error(result, dsn, said)
+        return connections.unavailable(dsn, "source", OperationalError("the source ended the replication stream"))
+    error = refusal_error(result, dsn, connection_message)
     state = _sqlstate(result)
     if type(error) is not ReplicationError or state.startswith(_BEYOND_THE_DATA):
         return error

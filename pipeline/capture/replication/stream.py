@@ -133,16 +133,16 @@ class ReplicationStream:
         self._socket.set_socket(self._connection.socket)
 
     async def read(
-        self, limit: int = 500, empty: Callable[[], None] = lambda: None, room: int = NO_LIMIT
+        self, limit: int = 500, before_wait: Callable[[], None] = lambda: None, room: int = NO_LIMIT
     ) -> list[bytes]:
         """Return the next messages, at least one and at most `limit`, each with its type byte (`w` or `k`).
 
-        Stops after the message with which they have `room` bytes. If no message has arrived, `empty` is called before
-        waiting.
+        Stops after the message with which they have `room` bytes or more. If no message has arrived, `before_wait` is
+        called, and `read` waits.
         """
         gathered = time.monotonic() - self._received_at >= self._gather
         while not (messages := self._take(limit, room)):
-            empty()
+            before_wait()
             with self.starved:
                 if gathered:
                     await self._socket.wait()
@@ -203,7 +203,7 @@ class ReplicationStream:
     def _received(self, limit: int, room: int) -> list[bytes]:
         messages: list[bytes] = []
         take = self._connection.get_copy_data
-        asked = False
+        has_polled = False
         self.is_drained = False
         try:
             while len(messages) < limit and room > 0:
@@ -211,17 +211,17 @@ class ReplicationStream:
                 if size > 0:
                     messages.append(bytes(data))
                     room -= size
-                    asked = False
+                    has_polled = False
                 elif size < 0:
-                    ended, said = self._connection.get_result(), self._connection.get_error_message()
-                    self._end = source_errors.ending_error(ended, self._dsn, said)
+                    result, text = self._connection.get_result(), self._connection.get_error_message()
+                    self._end = source_errors.ending_error(result, self._dsn, text)
                     break
-                elif asked:
+                elif has_polled:
                     self.is_drained = True
                     break
                 else:
                     self._connection.consume_input()
-                    asked = True
+                    has_polled = True
         except OperationalError as error:
             raise connections.unavailable(self._dsn, "source", error) from error
         return messages

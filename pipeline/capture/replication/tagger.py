@@ -71,7 +71,7 @@ class ChangeTagger:
         Both are 0 if there is none.
         """
         staged = self._relations.get(relation)
-        return staged.changed if staged else (0, 0)
+        return staged.last_change if staged else (0, 0)
 
     def feed(self, message: Message) -> None:
         """Take a message. Raises DecodeError if it cannot follow the messages before it."""
@@ -124,7 +124,7 @@ class ChangeTagger:
     def rename(self, oid: int, staged: StagedRelation) -> None:
         """From now on, rows of this relation have this table version; ignored if the relation is not known."""
         if oid in self._relations:
-            staged.changed = self._relations[oid].changed
+            staged.last_change = self._relations[oid].last_change
             self._relations[oid] = staged
 
     def knows(self, message: LogicalMessage) -> bool:
@@ -144,7 +144,7 @@ class ChangeTagger:
         relation = self._relation(message.relation)
         encoder = relation.encoder
         # Also if only the key was sent: an unchanged TOASTed key is in the old row, but not in the new one.
-        old = relation.known_of(message.old, full=message.old_is_full)
+        old = relation.known_values(message.old, full=message.old_is_full)
         changes = None if message.old is None else encoder.changes(message.old, message.new, full=message.old_is_full)
         encoded = encoder.encode(message.new, old)
         previous = encoder.key_of(message.old) if message.old is not None and not message.old_is_full else None

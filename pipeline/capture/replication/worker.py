@@ -56,7 +56,7 @@ class ReplicationWorker:
         self.may_read.set()
         self._stopping = False
         self._database_lock = asyncio.Lock()
-        """TableReadBlockedError while the registry uses its two connections."""
+        """Locked while the registry uses its two connections."""
         self._undecodable: UndecodableChangeError | None = None
         if until is not None:
             self.stop_before(until)
@@ -141,7 +141,7 @@ class ReplicationWorker:
             await self._pump.wait_for_space()
             await self.may_read.wait()
             await asyncio.sleep(0)
-            messages = self._reorder.with_held(await self._stream.read(empty=self._pump.offer))
+            messages = self._reorder.with_held(await self._stream.read(before_wait=self._pump.offer))
 
     async def _feed_looked_up(self, messages: list[bytes], place: int) -> None:
         """Look up and feed a Relation or a logical message.

@@ -19,15 +19,16 @@ class StagedRelation:
         tuples = TupleEncoder(self.encoder)
         self.encode_tuple = tuples.encode
         self.encode_texts = tuples.encode_texts
-        self.head = b""
-        """The first bytes of a change, shared by rows of the transaction and action `head_of`."""
-        self.head_of = (-1, b"")
-        self.changed = (0, 0)
+        self.change_head = b""
+        """The first bytes of a change: the same for all rows of one transaction with the same action."""
+        self.change_head_of = (-1, b"")
+        """The commit_lsn and the action for which `change_head` was made."""
+        self.last_change = (0, 0)
         """commit_lsn and xid of the last transaction with rows of the relation."""
 
-    def known_of(self, old: Row | None, *, full: bool) -> Row | None:
-        """Return the known values of an old tuple. A key alone (`K`) has NULL for all other columns, whatever they
-        hold.
+    def known_values(self, old: Row | None, *, full: bool) -> Row | None:
+        """Return the known values of an old tuple: one of only the key (`K`) has NULL for all other columns, whatever
+        they hold.
         """
         if old is None or full:
             return old

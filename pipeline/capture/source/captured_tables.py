@@ -168,7 +168,7 @@ def record_change(connection: Connection, source_id: uuid.UUID, epoch: int, chan
     for oid, name in changed.left.items():
         connection.execute(statement("capture.source", "table_left"), {**place, "oid": oid, "name": name})
         logger.warning(
-            "%s is taken out of the publication: its changes are not captured from now on",
+            "%s was removed from the publication: its changes are no longer captured",
             name,
             extra={"action": "publication.left", "table": name, "lsn": lsn.show(changed.at)},
         )
@@ -203,34 +203,33 @@ def find_filled(source: Connection, tables: Collection[int]) -> dict[int, bool |
     """Return which of these tables may have rows, by oid; None if that could not be read."""
     if not tables:
         return {}
-    found: dict[int, bool | None] = {}
     try:
         with source.transaction(), queries.lock_timeout(source, _PATIENCE):
             rows = source.execute(statement("capture.source", "possibly_filled"), {"oids": list(tables)}).fetchall()
     except psycopg.errors.LockNotAvailable:
         return dict.fromkeys(tables)
-    found.update(dict.fromkeys(oid for oid, written in rows if written))
+    filled: dict[int, bool | None] = {oid: None for oid, written in rows if written}
     names = _identifiers(source, [oid for oid, written in rows if not written])
-    return found | {oid: _has_row(source, name) for oid, name in names.items()}
+    return filled | {oid: _has_row(source, name) for oid, name in names.items()}
 
 
 def _has_row(source: Connection, name: sql.Identifier) -> bool | None:
-    """Return whether the table has a row. A row is found at once, but reading deleted rows first may take too long.
+    """True if the table has a row; None if that could not be read: deleted rows may come first, and take too long.
 
     The query is a plain COPY, because planning any other may run functions of the table's owner with the rights of
     this session. Every row counts, even a new one: it may be an old row that was updated since, whose other values
     were never sent.
     """
-    found = None
+    has_row = None
     with suppress(*_NOT_KNOWN), source.transaction(force_rollback=True):
         source.execute(f"set local lock_timeout = '{_PATIENCE}'; set local statement_timeout = '{_PATIENCE}'".encode())
         with closing(copy_data.rows(source, sql.SQL("copy {} to stdout").format(name))) as rows:
             for pieces, _ in enumerate(rows, 1):
-                found = True
+                has_row = True
                 if pieces == _PIECES:
                     break
-        found = found or False
-    return found
+        has_row = has_row or False
+    return has_row
 
 
 def _identifiers(source: Connection, oids: Collection[int]) -> dict[int, sql.Identifier]:

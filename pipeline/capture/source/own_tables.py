@@ -24,8 +24,8 @@ class OwnTables:
     names: frozenset[str] = frozenset()
 
     def includes(self, schema: str, names: Iterable[str]) -> bool:
-        """True if a table of this schema is the server's. `names`: the table's, and those of the tables it is a
-        partition of.
+        """True if a table of this schema is the server's. `names`: its name, and those of the partitioned
+        tables above it.
         """
         return bool(self.names) and (schema == SCHEMA or not self.names.isdisjoint(names))
 
@@ -34,13 +34,13 @@ NONE = OwnTables()
 
 
 def read(source: Connection, pipeline: Connection | None, events_tables: Iterable[str]) -> OwnTables:
-    """Return the server's own tables. `events_tables`: those that the settings name. `pipeline`: None if it does not
-    answer.
+    """Return the server's own tables. `events_tables`: those that the settings name. `pipeline`: a connection to the
+    pipeline database; None if that does not answer.
     """
     if pipeline is None or not shares_database(source, pipeline):
         return NONE
-    written = [*events_tables, *(table.name for table in tables.known(pipeline))]
-    return OwnTables(frozenset([*_STAGING_AND_ITEMS, *written, *tables.partitions(pipeline, written)]))
+    events = [*events_tables, *(table.name for table in tables.known(pipeline))]
+    return OwnTables(frozenset([*_STAGING_AND_ITEMS, *events, *tables.partitions(pipeline, events)]))
 
 
 def shares_database(source: Connection, pipeline: Connection) -> bool:

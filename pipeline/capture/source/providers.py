@@ -48,12 +48,12 @@ PROVIDERS = (
     ),
     PostgresProvider("Azure Database", "azure_pg_admin", "set the server parameter wal_level = LOGICAL, restart"),
     PostgresProvider("Neon", "neon_superuser", "enable logical replication in the project's settings"),
-    PostgresProvider("Supabase", "supabase_admin", "its documents name no setting for it: ask its support"),
+    PostgresProvider("Supabase", "supabase_admin", "its documents name no setting for this: ask Supabase's support"),
 )
 
 
 def find_provider(source: Connection) -> PostgresProvider:
-    """Return the service that the source runs at, as far as its roles tell; else the remedies for one's own server."""
+    """Return the managed service whose role the source has; without such a role, the remedies for one's own server."""
     roles = [provider.role for provider in PROVIDERS]
     found = queries.value(source, _PROVIDER_ROLE, {"roles": roles})
     return next((provider for provider in PROVIDERS if provider.role == found), _PLAIN)

@@ -1,7 +1,7 @@
 """Compares what a publication leaves out of its tables: actions, options, row filters and column lists.
 
-The ledger compares a publication with its earlier state. This module compares a publication that the server made with
-what the server would create. So it also finds a narrowed publication that an earlier version has stored as it is.
+This module compares a publication that the server made with what the server would create; the ledger compares it with
+its earlier state. So this module also finds what was narrowed before the ledger first stored the publication.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class _Form:
     partial: list[dict[str, Any]]
 
     def difference(self, actions: Sequence[str]) -> str | None:
-        """Return how it differs from a publication of all rows and columns with these actions; None if it does not."""
+        """Return how the publication differs from one of all rows and columns with these actions; None if it is equal."""
         if set(self.actions) != set(actions):
             return f"publishes {', '.join(self.actions) or 'nothing'}, not {', '.join(actions)}"
         if self.via_root:
             return "has publish_via_partition_root"
-        return f"sends {_part(self.partial[0])} of table {_shown(self.partial[0])}" if self.partial else None
+        return f"sends {_limits_of(self.partial[0])} of table {_table_name(self.partial[0])}" if self.partial else None
 
 
 def find_difference(source: Connection, made: Mapping[str, int]) -> str | None:
@@ -52,7 +52,7 @@ def find_difference(source: Connection, made: Mapping[str, int]) -> str | None:
     `made`: the publications that the server made, name to oid. A publication of that name with another oid belongs to
     another user. Which tables a publication has is not compared.
     """
-    return next((text for _, _, text in _different(source, made)), None)
+    return next((text for _, _, text in _changed_forms(source, made)), None)
 
 
 def restore(source: Connection, made: Mapping[str, int]) -> list[str]:
@@ -61,8 +61,8 @@ def restore(source: Connection, made: Mapping[str, int]) -> list[str]:
     Raises PublicationChangedError if this user may not alter a publication, which is then left as it was.
     """
     texts = []
-    for form, actions, text in _different(source, made):
-        statements = _restoring(form, actions)
+    for form, actions, text in _changed_forms(source, made):
+        statements = _restoring_statements(form, actions)
         try:
             with source.transaction():
                 for each in statements:
@@ -79,7 +79,7 @@ def restore(source: Connection, made: Mapping[str, int]) -> list[str]:
 def partial_tables(source: Connection, publications: Sequence[str]) -> dict[str, str]:
     """Return the tables of which these publications send only some rows or columns: the name, and what is sent."""
     return {
-        _shown(table): f'publication "{form.name}" sends {_part(table)} of it'
+        _table_name(table): f'publication "{form.name}" sends {_limits_of(table)} of it'
         for form in _read(source, publications)
         for table in form.partial
     }
@@ -89,7 +89,7 @@ def _read(source: Connection, names: Sequence[str]) -> list[_Form]:
     return queries.rows(source, _Form, statement("capture.source", "publication_forms"), {"publications": list(names)})
 
 
-def _different(source: Connection, made: Mapping[str, int]) -> Iterator[tuple[_Form, tuple[str, ...], str]]:
+def _changed_forms(source: Connection, made: Mapping[str, int]) -> Iterator[tuple[_Form, tuple[str, ...], str]]:
     """Yield each publication of the server that differs: its form, the actions that it should have, and the
     difference.
     """
@@ -100,21 +100,21 @@ def _different(source: Connection, made: Mapping[str, int]) -> Iterator[tuple[_F
             yield form, actions, f'publication "{form.name}" {text}'
 
 
-def _restoring(form: _Form, actions: Sequence[str]) -> list[sql.Composed]:
+def _restoring_statements(form: _Form, actions: Sequence[str]) -> list[sql.Composed]:
     name = sql.Identifier(form.name)
     options = sql.SQL("alter publication {} set (publish = {}, publish_via_partition_root = false)")
-    found = [options.format(name, sql.Literal(", ".join(actions)))]
+    statements = [options.format(name, sql.Literal(", ".join(actions)))]
     for table in form.partial:
         member = sql.Identifier(table["schema"], table["name"])
         for verb in ("drop", "add"):
-            found.append(sql.SQL("alter publication {} {} table only {}").format(name, sql.SQL(verb), member))
-    return found
+            statements.append(sql.SQL("alter publication {} {} table only {}").format(name, sql.SQL(verb), member))
+    return statements
 
 
-def _part(table: Mapping[str, Any]) -> str:
+def _limits_of(table: Mapping[str, Any]) -> str:
     parts = [f"only rows where {table['filter']}"] if table["filter"] else []
     return " and ".join(parts + ([f"only columns {', '.join(table['columns'])}"] if table["columns"] else []))
 
 
-def _shown(table: Mapping[str, Any]) -> str:
+def _table_name(table: Mapping[str, Any]) -> str:
     return f"{table['schema']}.{table['name']}"

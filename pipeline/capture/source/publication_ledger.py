@@ -124,7 +124,7 @@ def _lost(kind: str, before: Members, now: Members, dropped: Collection[int]) ->
         if oid not in now:
             return f"no longer has {kind} {name}"
         if now[oid][0] != member:
-            return f"lost {kind} {name}, which was added again, or publishes other rows or columns of it"
+            return f"lost {kind} {name} and got it again, or publishes other rows or columns of it"
     return None
 
 

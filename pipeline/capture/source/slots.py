@@ -190,7 +190,7 @@ def require_whole(name: str, slot: Slot | None, position: int | None, written: i
     """
     if slot is None or slot.being_created:
         if position is not None:
-            cause = "it was dropped, or did not come along to this server"
+            cause = "it was dropped, or was not copied to this server"
             raise SlotLostError(
                 f'slot "{name}" does not exist, but {_stored(position)}: {cause}; {describe_gap(position, written)}'
             )

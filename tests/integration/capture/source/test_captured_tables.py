@@ -88,7 +88,7 @@ def test_a_table_that_is_taken_out_is_a_gap_until_it_comes_back(
     assert published(stage.source) == ["filled"]
     (warned,) = [record for record in caplog.records if record.__dict__.get("action") == "publication.left"]
     assert warned.levelname == "WARNING"
-    assert warned.message.startswith("public.empty is taken out of the publication")
+    assert warned.message.startswith("public.empty was removed from the publication")
     assert gaps(config) == [("public.empty", "changes", True), ("public.filled", "rows", False)]
     stage.run("insert into empty values (1)")
     schedule.publish_new_tables(config)

@@ -233,7 +233,7 @@ def test_a_promoted_standby_that_has_everything_but_the_slot(
     primary.stop()
     promote(standby)
     moved = of(standby, database_dsn, slot_name)
-    with pytest.raises(SlotLostError, match=r"did not come along to this server; changes from .*/.* to .*/.* are not"):
+    with pytest.raises(SlotLostError, match=r"was not copied to this server; changes from .*/.* to .*/.* are not"):
         refuse(moved)
 
 

@@ -49,7 +49,7 @@ def advance(config: Config) -> None:
 
 
 CONFIRMED = r"was confirmed up to .* by another program, or dropped and recreated, but we have stored up to .*"
-GONE = r"does not exist, but we have stored up to .* it was dropped, or did not come along to this server"
+GONE = r"does not exist, but we have stored up to .* it was dropped, or was not copied to this server"
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def connect(config: Config) -> None:
         ("alter publication pipeline drop table t", 'publication "pipeline" no longer has table public.t'),
         (
             "alter publication pipeline drop table t; alter publication pipeline add table t",
-            'publication "pipeline" lost table public.t, which was added again, or publishes other rows or columns',
+            'publication "pipeline" lost table public.t and got it again, or publishes other rows or columns',
         ),
         ("alter publication pipeline set table t (id), u", 'publication "pipeline" lost table public.t'),
         ("alter publication pipeline set table t where (id > 0), u", 'publication "pipeline" lost table public.t'),

@@ -92,7 +92,7 @@ def test_a_keepalive_inside_of_a_transaction_says_nothing():
 )
 def test_another_history_is_refused(stream: list[bytes]):
     with pytest.raises(
-        HistoryDivergedError, match=r"^we have stored up to 0/1F4, and transaction 0/12C last; .* adopt`"
+        HistoryDivergedError, match=r"^we have stored up to 0/1F4, last of all transaction 0/12C; .* adopt`"
     ):
         ReplayCheck(STAGED, 100).skip(stream)
 
