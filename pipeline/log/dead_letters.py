@@ -98,8 +98,8 @@ def set_event(connection: Connection, dead_letter: int, events_table: str, seq: 
 
 def counts(connection: Connection) -> dict[str, int]:
     """Return the number of dead letters in each state."""
-    found: dict[str, int] = dict(connection.execute(_COUNT_DEAD_LETTERS).fetchall())
-    return {state: found.get(state, 0) for state in STATES}
+    counted: dict[str, int] = dict(connection.execute(_COUNT_DEAD_LETTERS).fetchall())
+    return {state: counted.get(state, 0) for state in STATES}
 
 
 def find(connection: Connection, state: str | None, limit: int | None = None) -> list[DeadLetter]:

@@ -1,4 +1,4 @@
-"""Let an events table whose log may have gone back jump: it skips all seqs that its readers may have seen.
+"""Makes the events tables jump if the log may have gone back: then they skip all seqs that readers may have seen.
 
 The log may have gone back if something differs that a restore cannot copy: the cluster and its timeline, the oids of
 the database and of a table, or the transaction that has written a row of that table.
@@ -40,35 +40,35 @@ def clock_at(dsn: str) -> int:
 
 def ticking(source: Connection) -> SourceClock:
     """Return a clock that continues from the time of the source, without reading it again."""
-    began = clock(source) - time.monotonic_ns() // 1000
-    return lambda: began + time.monotonic_ns() // 1000
+    offset = clock(source) - time.monotonic_ns() // 1000
+    return lambda: offset + time.monotonic_ns() // 1000
 
 
-def require_continued(connection: Connection, named: Sequence[EventsTable], source_clock: SourceClock) -> None:
+def require_continued(connection: Connection, configured: Sequence[EventsTable], source_clock: SourceClock) -> None:
     """Let all events tables jump if the log may have gone back since a session last wrote it.
 
-    Each session calls this before it writes its first event, outside of a transaction. `named`: the events tables of
-    the settings.
+    Each session calls this before it writes its first event, outside of a transaction. `configured`: the events
+    tables of the settings.
     """
     with connection.transaction():
-        differs = queries.value(connection, statement("log", "compare_identity"))
-        if differs is None:
+        differences = queries.value(connection, statement("log", "compare_identity"))
+        if differences is None:
             connection.execute(statement("log", "store_identity"))
-        elif differs:
-            _jump(connection, named, source_clock, "; ".join(differs))
+        elif differences:
+            _jump(connection, configured, source_clock, "; ".join(differences))
 
 
-def jump(connection: Connection, named: Sequence[EventsTable], source_clock: SourceClock, reason: str) -> None:
-    """Let all events tables jump, outside of a transaction. `named`: those of the settings."""
+def jump(connection: Connection, configured: Sequence[EventsTable], source_clock: SourceClock, reason: str) -> None:
+    """Let all events tables jump, outside of a transaction. `configured`: those of the settings."""
     with connection.transaction():
         queries.value(connection, statement("log", "compare_identity"))
-        _jump(connection, named, source_clock, reason)
+        _jump(connection, configured, source_clock, reason)
 
 
-def _jump(connection: Connection, named: Sequence[EventsTable], source_clock: SourceClock, reason: str) -> None:
+def _jump(connection: Connection, configured: Sequence[EventsTable], source_clock: SourceClock, reason: str) -> None:
     now = source_clock()
     connection.execute(_HOLD_WRITERS)
-    for table in tables.with_known(connection, map(str, named)):
+    for table in tables.with_known(connection, map(str, configured)):
         if queries.value(connection, "select to_regclass(%s) is null", (table.identifier.as_string(connection),)):
             continue  # it will be created behind this jump
         values = {"name": str(table), "sequence": table.sequence.as_string(connection), "clock": now, "reason": reason}

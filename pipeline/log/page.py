@@ -276,7 +276,7 @@ class LostPlace:
 
     def __str__(self) -> str:
         return (
-            f"seq {self.after} is of an event of a log that was lost: the log was restored, and skips the seqs behind "
+            f"seq {self.after} belongs to an event that was lost: the log was restored, and skips the seqs behind "
             f"{self.before}; continue after {self.before}"
         )
 

@@ -18,8 +18,8 @@ _FETCH = 5_000
 def newest(connection: Connection, table: EventsTable) -> datetime | None:
     """Return when the newest event was committed at the source; None if there is no event."""
     query = sql.SQL(statement("log", "newest_commit")).format(events=table.identifier)
-    found: datetime | None = queries.value(connection, query)
-    return found
+    committed_at: datetime | None = queries.value(connection, query)
+    return committed_at
 
 
 def transactions_since(

@@ -1,4 +1,4 @@
-"""The shapes in which a feed reads events: finished JSON, which is sent unchanged, or columns, which are stored."""
+"""The shapes in which a feed reads events: finished JSON, which it sends unchanged, or columns, which it stores."""
 
 from __future__ import annotations
 

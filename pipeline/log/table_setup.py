@@ -42,7 +42,9 @@ def ensure(connection: Connection, table: EventsTable) -> None:
 
 
 def _is_current(connection: Connection, table: EventsTable) -> bool:
-    """Return True if the table is current, without a lock: a frozen server that holds it must not block others."""
+    """True if the table needs no migration. Takes no lock: a frozen server that has locked the table must not block
+    others.
+    """
     found = table_shape.look(connection, table)
     if found is None:
         return False

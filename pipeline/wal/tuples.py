@@ -37,7 +37,7 @@ Output = TypeVar("Output")
 
 
 class RowTemplates(dict[tuple[int, ...], list[bytes]]):
-    """The constant texts around the values of a row, by the indexes of its NULL columns; values go to the odd places."""
+    """The constant texts around a row's values, by the indexes of its NULL columns; values go to the odd places."""
 
     def __init__(self, make: Callable[[tuple[int, ...]], list[bytes]]) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class TupleWriter(ABC, Generic[Output]):
 
     @abstractmethod
     def _write(self, row: Row, nulls: tuple[int, ...]) -> Output:
-        """Write the row, which may be changed; `nulls`: the indexes of its NULL columns. May raise UnicodeDecodeError."""
+        """Write the row, which may be changed; `nulls`: indexes of its NULL columns. May raise UnicodeDecodeError."""
 
     def _looks_odd(self, row: Row) -> bool:
         """True if a row of more than DEEP_SIZE bytes needs a closer look."""
@@ -94,7 +94,7 @@ class TupleWriter(ABC, Generic[Output]):
 
 
 class TupleEncoder(TupleWriter[EncodedFields]):
-    """`RowEncoder.encode` for rows of texts and NULLs, directly from TupleData: takes little more than half the time."""
+    """`RowEncoder.encode` for rows of texts and NULLs, directly from TupleData: takes about half the time."""
 
     def __init__(self, encoder: RowEncoder) -> None:
         super().__init__(len(encoder.columns))

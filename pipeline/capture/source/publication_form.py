@@ -37,7 +37,7 @@ class _Form:
     partial: list[dict[str, Any]]
 
     def difference(self, actions: Sequence[str]) -> str | None:
-        """Return how the publication differs from one of all rows and columns with these actions; None if it is equal."""
+        """Return how the publication differs from one of all rows and columns with these actions; None if equal."""
         if set(self.actions) != set(actions):
             return f"publishes {', '.join(self.actions) or 'nothing'}, not {', '.join(actions)}"
         if self.via_root:

@@ -45,10 +45,10 @@ class TableAttacher:
 
         If they cannot be attached, returns the run that moves their rows.
         """
-        found = waiting.following(self._connection, self._source)
+        found = waiting.read_next(self._connection, self._source)
         if not found:
             return -1
-        tables = waiting.together(found)
+        tables = waiting.first_attachable(found)
         reason = self._reason(tables, after)
         if reason is not None and len(tables) > len(first := waiting.first_whole(found)):
             tables, reason = first, self._reason(first, after)

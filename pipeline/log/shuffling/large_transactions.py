@@ -25,7 +25,8 @@ class LargeTransactionMover:
 
     If the end does not arrive in time, all is rolled back, and the transaction is moved after it is staged completely.
 
-    `look`: as pipeline.log.staging.segments.look. `stopping` is called while segments are awaited.
+    `look`: as pipeline.log.staging.segments.look. `stopping` returns True if the shuffler must stop; it is called while
+    the mover waits for segments.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class LargeTransactionMover:
         self._transfers = transfers
         self._look = look
         self._stopping = stopping
-        self._given_up = 0
+        self._rolled_back_lsn = 0
 
     def move(self, now: StagingState, pending: Sequence[Segment]) -> int:
         """Start moving the open transaction, if it is a large one, and follow it to its end.
@@ -47,21 +48,21 @@ class LargeTransactionMover:
         Returns the number of events added; -1 when there is no such transaction, or its end did not come in time.
         """
         full = [segment for segment in pending if segment.full and segment.last_lsn > now.watermark]
-        if len(full) < AHEAD_SEGMENTS or full[-1].last_lsn == self._given_up:
+        if len(full) < AHEAD_SEGMENTS or full[-1].last_lsn == self._rolled_back_lsn:
             return -1
         commit_lsn = full[-1].last_lsn
         self._transfers.forget()
         try:
-            done = self._move(now, commit_lsn)
+            result = self._move(now, commit_lsn)
         except psycopg.Error as error:
             if not connections.is_poison(error):
                 raise
-            done = None  # once it is whole, the shuffler finds the row
+            result = None  # the shuffler finds the row when the transaction is complete
         self._transfers.forget()
-        if done is None:
-            self._given_up = commit_lsn
+        if result is None:
+            self._rolled_back_lsn = commit_lsn
             return -1
-        return self._transfers.committed(*done)
+        return self._transfers.committed(*result)
 
     def _move(self, now: StagingState, commit_lsn: int) -> tuple[RowTransfer, int] | None:
         """Return the committed transfer and the number of segments that it drained; None if it was rolled back."""
@@ -73,21 +74,21 @@ class LargeTransactionMover:
             transfer.finish(commit_lsn, drained)
         return None if drained is None else (transfer, len(drained))
 
-    def _follow(self, transfer: RowTransfer, begun: StagingState, commit_lsn: int) -> list[int] | None:
+    def _follow(self, transfer: RowTransfer, at_begin: StagingState, commit_lsn: int) -> list[int] | None:
         """Move segments of the open transaction as they fill. Returns those to drain, or None to roll back."""
-        seen: set[int] = set()
+        moved: set[int] = set()
         deadline = time.monotonic() + AHEAD_TIMEOUT
         while True:
             now, segments = self._look()
-            if now is None or now.generation != begun.generation or self._stopping():
+            if now is None or now.generation != at_begin.generation or self._stopping():
                 return None
             whole = now.complete >= commit_lsn
             pending = [segment for segment in segments if segment.first_lsn <= commit_lsn]
             for segment in _movable(pending, whole=whole):
-                if segment.id not in seen and segment.last_lsn > begun.watermark:
-                    ordinal = self._transfers.next_ordinal(segment, begun.watermark, transfer)
+                if segment.id not in moved and segment.last_lsn > at_begin.watermark:
+                    ordinal = self._transfers.next_ordinal(segment, at_begin.watermark, transfer)
                     transfer.move(segment, ordinal, commit_lsn)
-                    seen.add(segment.id)
+                    moved.add(segment.id)
                     deadline = time.monotonic() + AHEAD_TIMEOUT
             if whole:
                 return [segment.id for segment in pending if segment.full and segment.last_lsn <= commit_lsn]

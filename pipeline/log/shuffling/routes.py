@@ -90,8 +90,8 @@ def _require_unfollowed(connection: Connection, before: str, default: str) -> No
     if readers := ReaderRegistry(connection, EventsTable.parse(before)).needing():
         names = ", ".join(f'{reader.kind} "{reader.name}"' for reader in readers)
         raise ConfigError(
-            f"PIPELINE_EVENTS_TABLE was {before} and now is {default}, but {names} would lose its place, a seq of "
-            f"the former table; set it back to {before} and use PIPELINE_ROUTES for other tables, or delete the "
+            f"PIPELINE_EVENTS_TABLE was {before} and now is {default}, but {names} would lose its place, which "
+            f"is a seq of {before}; set it back to {before} and use PIPELINE_ROUTES for other tables, or delete the "
             "consumers and release the lakes (`pipeline retention --release-lake DIR`)"
         )
 

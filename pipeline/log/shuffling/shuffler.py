@@ -248,7 +248,7 @@ class Shuffler:
         if isinstance(run, PlacedRun):
             placed_ranges.moved(self._connection, run, transfer)
         if isinstance(run, WaitingRun):
-            waiting.moved(self._connection, self._source, run.tables)
+            waiting.record_moved(self._connection, self._source, run.tables)
         transfer.finish(run.upto, run.drained)
 
     def _is_still_poison(self, known: PoisonChange, staged: StagingState) -> bool:

@@ -40,8 +40,8 @@ class TargetTable:
     def begin(self, *, guess: bool = False) -> int | None:
         """Begin a transaction; the one before has committed or rolled back.
 
-        With `guess`, and where the last seq is known, the next one is assumed to follow it, without a query, and is
-        returned. The caller must check it before the transaction commits.
+        With `guess`, and if the last seq is known, returns the seq after it without a query. The caller must
+        check that seq before the transaction commits.
         """
         self._first = self._next if guess else None
         self._seq = self._first or 0
@@ -156,17 +156,17 @@ class TargetTables:
         query = sql.SQL(statement("log.shuffling", "count_rows")).format(segment=segment.rows, bounds=bounds)
         counted = self._connection.execute(query, values).fetchall()
         self._choose({(relation, action) for relation, action, *_ in counted})
-        found: dict[str, TargetShare] = {}
+        shares: dict[str, TargetShare] = {}
         for relation, action, prefix, rows, last in counted:
             # The targets of messages are not remembered by prefix: there may be any number of prefixes.
             target = self._target_of("", prefix, action) if prefix else self._chosen[relation, action]
-            share = found.setdefault(str(target.table), TargetShare(target))
+            share = shares.setdefault(str(target.table), TargetShare(target))
             share.relations.append(relation)
             share.actions.append(action)
             share.prefixes.append(prefix)
             share.rows += rows
             share.last = max(share.last, last)
-        return sorted(found.values(), key=lambda share: share.last)
+        return sorted(shares.values(), key=lambda share: share.last)
 
     def _choose(self, pairs: set[tuple[int, str]]) -> None:
         missing = pairs - self._chosen.keys()

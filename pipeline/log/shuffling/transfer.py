@@ -149,7 +149,7 @@ class RowTransfer:
         """End the transfer: everything up to the transaction `upto` is moved, and these segments are drained."""
         self._send()
         if segments.mark_drained(self._connection, drained) != len(drained):
-            raise FencedError("segments were given up by a new replication worker while they were moved")
+            raise FencedError("a new replication worker gave up segments while their rows were moved")
         if upto > self.after:
             self._set_watermark(upto)
 
@@ -237,7 +237,7 @@ class RowTransfer:
             return
         if not self._locked.rows:
             raise WatermarkMovedError(
-                f"the watermark of source {self._source} has left {self.after}: another shuffler has run"
+                f"the watermark of source {self._source} is no longer {self.after}: another shuffler has run"
             )
         self._before, taken = self._locked.rows[0]
         if self._guessed is not None and taken != self._guessed - 1:

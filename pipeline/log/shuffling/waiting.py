@@ -77,7 +77,7 @@ class WaitingRun(ShuffleRun):
     tables: tuple[WaitingTable, ...]
 
 
-def following(connection: Connection, source: uuid.UUID) -> list[WaitingTable]:
+def read_next(connection: Connection, source: uuid.UUID) -> list[WaitingTable]:
     """Return the tables that come next in the log, up to the end of a transaction, and perhaps more behind them."""
     return queries.rows(connection, WaitingTable, statement(_PACKAGE, "next_tables"), {"source": source, "more": MORE})
 
@@ -88,16 +88,19 @@ def first_whole(tables: Sequence[WaitingTable]) -> list[WaitingTable]:
     return list(tables[: last + 1])
 
 
-def together(tables: Sequence[WaitingTable]) -> list[WaitingTable]:
-    """Return `first_whole` and the tables behind it that one transaction may attach: of its run, without a gap."""
-    found = first_whole(tables)
-    upto = len(found)
+def first_attachable(tables: Sequence[WaitingTable]) -> list[WaitingTable]:
+    """Return the tables of `first_whole`, and those behind them that one transaction may attach with them.
+
+    Those are of the same run, have all that a partition needs, and their seqs have no gap.
+    """
+    attached = first_whole(tables)
+    upto = len(attached)
     for before, each in pairwise(tables[upto - 1 :]):
         if not each.attaches or (each.run, each.first_seq) != (before.run, before.last_seq + 1):
             break
-        found.append(each)
-        upto = len(found) if each.ends else upto
-    return found[:upto]
+        attached.append(each)
+        upto = len(attached) if each.ends else upto
+    return attached[:upto]
 
 
 def run_of(tables: Sequence[WaitingTable], after: int) -> WaitingRun:
@@ -109,7 +112,7 @@ def run_of(tables: Sequence[WaitingTable], after: int) -> WaitingRun:
     return WaitingRun(moving, after, tables[-1].last_lsn, (), tuple(tables))
 
 
-def moved(connection: Connection, source: uuid.UUID, tables: Sequence[WaitingTable]) -> None:
+def record_moved(connection: Connection, source: uuid.UUID, tables: Sequence[WaitingTable]) -> None:
     """Record that the rows of these tables are events, in the transaction that adds them."""
     values = {"source": source, "ids": [each.id for each in tables], "run": max(each.run for each in tables)}
     connection.execute(statement(_PACKAGE, "moved"), values)

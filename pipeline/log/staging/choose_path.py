@@ -138,7 +138,7 @@ def choose_path(batch: ChangeBatch, known: KnownState) -> tuple[WritePath, PathR
         return WritePath.PARTITIONED, None
     if known.run is not None and known.run.is_begun:
         return FirstStep.END_RUN
-    if reason := known.declined.get(WritePath.DIRECT) or _not_directly(batch, known):
+    if reason := known.declined.get(WritePath.DIRECT) or _why_not_direct(batch, known):
         return WritePath.STAGED, reason
     if known.end is None:
         return FirstStep.READ_END
@@ -161,8 +161,8 @@ def _belongs_to_run(batch: ChangeBatch, known: KnownState) -> bool:
     return run.goes_on and not run.is_near if run.is_begun else run.may_begin
 
 
-def _not_directly(batch: ChangeBatch, known: KnownState) -> PathReason | None:
-    """Return why this batch is not for the direct path, by itself and by what is remembered."""
+def _why_not_direct(batch: ChangeBatch, known: KnownState) -> PathReason | None:
+    """Return why this batch may not take the direct path; None if it may. The log's end is not considered."""
     if not writes_directly(known.worker, known.small):
         return PathReason.OFF
     if known.begun is not None or batch.open_lsn is not None or batch.ends_staged:

@@ -91,7 +91,9 @@ def renumbered(staged: list[bytes], first: int) -> list[bytes]:
 
 
 def too_long(size: int) -> bytes:
-    """Return the record to stage for a row of `size` bytes. It is no JSON: the shuffler stops at it or parks it."""
+    """Return the record to stage for a row of `size` bytes. The record is not JSON: the shuffler stops at the row or
+    parks it.
+    """
     return f"a row of {size:,} bytes as JSON, of which {LONGEST:,} can be kept; its values are not in the log".encode()
 
 

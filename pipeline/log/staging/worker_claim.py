@@ -84,7 +84,7 @@ class WorkerClaim:
                 await _drop_half_staged(connection, who, row[2])
         except psycopg.errors.LockNotAvailable as error:
             raise DatabaseUnavailableError(
-                f"another session holds staging of source {source}: {error}; it is tried again, or end that session"
+                f"another session holds staging of source {source}: {error}; end that session, or wait for another try"
             ) from error
         return cls(source, worker, row[0], row[1], row[2])
 

@@ -105,8 +105,8 @@ class DirectPath:
     async def _continues(self) -> bool:
         """Return True if the log continues where it was last written. Otherwise the shuffler must first let it jump."""
         if not self._is_continued:
-            found = await log_end.query(self._connection, statement("log", "compare_identity"))
-            self._is_continued = found[0][0] == []
+            rows = await log_end.query(self._connection, statement("log", "compare_identity"))
+            self._is_continued = rows[0][0] == []
         return self._is_continued
 
     async def _write(self, batch: ChangeBatch, end: LogEnd, *, wakes_shuffler: bool) -> LogEnd | PathReason:
@@ -150,13 +150,13 @@ class DirectPath:
         if batch is not None and await self._is_written(batch):
             if time.monotonic() >= self._warn_at:
                 self._warn_at = time.monotonic() + WARN_EVERY
-                kind = {"action": "replication.unannounced", "sqlstate": error.sqlstate}
-                logger.warning("events are written, but their readers could not be woken: %s", error, extra=kind)
+                fields = {"action": "replication.unannounced", "sqlstate": error.sqlstate}
+                logger.warning("events are written, but their readers could not be woken: %s", error, extra=fields)
             return None
         self.partition.forget()
         self._failed_until = time.monotonic() + AFTER_FAILURE
-        kind = {"action": "replication.staged_instead", "sqlstate": error.sqlstate}
-        logger.debug("a batch could not be written directly", extra=kind)
+        fields = {"action": "replication.staged_instead", "sqlstate": error.sqlstate}
+        logger.debug("a batch could not be written directly", extra=fields)
         return PathReason.FAILED
 
     async def _is_written(self, batch: ChangeBatch) -> bool:

@@ -50,7 +50,7 @@ def _float(text: str) -> str:
 
 
 def _numeric(text: str) -> str:
-    """Return a string with all digits; with an exponent below one millionth."""
+    """Return a JSON string with all digits, in exponent notation for values below one millionth."""
     if text.startswith(("0.000000", "-0.000000")):
         text = str(Decimal(text))
     return f'"{text}"'

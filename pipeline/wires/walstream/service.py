@@ -34,8 +34,10 @@ CLOSE_SECONDS = 1.0
 _RETRY_SECONDS = 2.0
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
-Reads = tuple[int, int | None]
-"""Seqs between which events of a backfill are first rows: after the first, up to the second; None: it still runs."""
+FirstRowsSpan = tuple[int, int | None]
+"""The span of seqs in which a backfill's events are first rows: after the first seq, up to the second one.
+
+The second is None while the backfill still runs."""
 
 Table = tuple[str, int, int]
 """The source, epoch and oid of a table."""
@@ -121,7 +123,7 @@ class FirstRows:
 
     def __init__(self, database: Pool) -> None:
         self._database = database
-        self._known: dict[Table, list[Reads]] = {}
+        self._known: dict[Table, list[FirstRowsSpan]] = {}
 
     async def learn(self, events: Iterable[EventColumns]) -> None:
         """Read the backfills of these events' tables, except those that are known to have ended."""
@@ -131,9 +133,9 @@ class FirstRows:
             return
         sources, epochs, oids = (list(each) for each in zip(*asked, strict=True))
         values = {"sources": sources, "epochs": epochs, "oids": oids}
-        found = await self._database.rows(statement("wires.walstream", "first_rows"), values)
+        rows = await self._database.rows(statement("wires.walstream", "first_rows"), values)
         self._known |= {table: [] for table in asked}
-        for row in found:
+        for row in rows:
             self._known[asked[row["at"] - 1]].append((row["after"], row["upto"]))
 
     def include(self, event: EventColumns) -> bool:

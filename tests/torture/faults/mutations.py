@@ -133,8 +133,8 @@ MUTATIONS = (
             ),
             Edit(
                 "large_transactions:LargeTransactionMover.move",
-                "        return self._transfers.committed(*done)\n",
-                "        done[0].set_watermark(commit_lsn)\n        return self._transfers.committed(*done)\n",
+                "        return self._transfers.committed(*result)\n",
+                "        result[0].set_watermark(commit_lsn)\n        return self._transfers.committed(*result)\n",
             ),
         ),
         (points.SHUFFLED,),

@@ -82,14 +82,14 @@ class Frontier:
 
     @property
     def reached(self) -> list[WorkerPart]:
-        """The workers in order of the WAL, up to the first before whose part something is not staged."""
+        """The workers before whose parts everything is staged, in the order of their parts in the WAL."""
         parts = sorted(self.workers, key=lambda part: part.from_lsn)
-        found: list[WorkerPart] = []
+        reached: list[WorkerPart] = []
         for part in parts:
-            if any(before.position < after.from_lsn for before, after in pairwise([*found, part])):
+            if any(before.position < after.from_lsn for before, after in pairwise([*reached, part])):
                 break
-            found.append(part)
-        return found
+            reached.append(part)
+        return reached
 
     @property
     def complete(self) -> int:
@@ -109,7 +109,7 @@ class Frontier:
 
     @property
     def next_adopted(self) -> int | None:
-        """The next transaction behind the watermark that is in a table that waits to become a partition."""
+        """The next transaction behind the watermark whose rows are in a table that waits to become a partition."""
         waiting = [each for each in self.adopted if each.state == "waiting"]
         return min((max(each.first_lsn, self.watermark + 1) for each in waiting), default=None)
 

@@ -88,20 +88,20 @@ def why_end(session: StoredSession, facts: SessionFacts, now: datetime, config: 
 
 def facts(config: Config, source: Connection, sessions: list[StoredSession]) -> dict[int, SessionFacts]:
     """Return the state of these sessions at the source, by their ids."""
-    there = {slot.name: slot for slot in slots.all_slots(source)}
+    slots_by_name = {slot.name: slot for slot in slots.all_slots(source)}
     names = backends.pages(config, source, sessions) if sessions else set()
     flushed = timeline.read_identity(source).flushed if sessions else 0
-    found = {}
+    facts_of: dict[int, SessionFacts] = {}
     for session in sessions:
-        slot = there.get(session.slot)
+        slot = slots_by_name.get(session.slot)
         streamed = slot is not None and slot.active_pid is not None
         in_use = streamed or page_name(session.slot) in names
-        found[session.id] = SessionFacts(slot, in_use, restored=(session.position or 0) > flushed)
-    return found
+        facts_of[session.id] = SessionFacts(slot, in_use, restored=(session.position or 0) > flushed)
+    return facts_of
 
 
 def enforce(config: Config) -> None:
-    """End the sessions that must end, and drop slots of ended ones that are still there. Only the leader may call this.
+    """End the sessions that must end, and drop the remaining slots of ended sessions. Only the leader may call this.
 
     If there are no sessions, this is a single query. Raises PipelineError or psycopg's errors if a database does not
     answer.
@@ -122,16 +122,16 @@ def enforce(config: Config) -> None:
 
 def _enforce(config: Config, source: Connection, pipeline: Connection, source_id: uuid.UUID) -> None:
     before = {session.id: session for session in store.kept(pipeline, source_id)}
-    there = facts(config, source, list(before.values()))
+    facts_by_id = facts(config, source, list(before.values()))
     now: datetime = queries.value(pipeline, "select now()")
     for session in store.kept(pipeline, source_id):  # after the slots: positions are stored before they are confirmed
-        if session.id not in there or (before[session.id].state, session.state) == ("making", "ready"):
+        if session.id not in facts_by_id or (before[session.id].state, session.state) == ("making", "ready"):
             continue  # its slot was created after the slots were listed
         if session.state == "ended":
             _drop(config, source, pipeline, session)
-        elif reason := why_end(session, there[session.id], now, config, source.info.dbname):
+        elif reason := why_end(session, facts_by_id[session.id], now, config, source.info.dbname):
             end(config, source, pipeline, session, reason)
-        elif there[session.id].in_use and (now - session.used_at).total_seconds() > TOUCH_SECONDS:
+        elif facts_by_id[session.id].in_use and (now - session.used_at).total_seconds() > TOUCH_SECONDS:
             store.touch(pipeline, session.id)
 
 

@@ -32,9 +32,9 @@ from pipeline.wires.pgdeltastream.sessions import backends, store
 from pipeline.wires.pgdeltastream.sessions.store import StoredSession, walsender_name
 
 ANSWER_SECONDS = 4.5
-"""A client learns within 5 seconds why its session cannot be streamed."""
+"""Seconds within which a session is opened or refused, so that its client has the reason after 5 seconds at most."""
 CONNECT_SECONDS = 3
-"""The limit for each connection; Postgres accepts one within milliseconds."""
+"""Seconds within which each connection must be accepted; Postgres takes milliseconds."""
 LEAVE_SECONDS = 3.0
 """How long the walsender of a client that has gone may take to notice."""
 SETTINGS = session_settings.SERVER

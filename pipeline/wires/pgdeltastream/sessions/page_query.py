@@ -96,8 +96,8 @@ async def look_up(
     columns = _readable(await _all(connection, PageColumn, "page_columns", {"oid": table.oid}), published)
     order = _order(page, columns)
     locked = [(await _locked(connection, config, each), each.condition) for each in published]
-    there = [(found, condition) for found, condition in locked if found is not None]
-    return PageQuery(_query(page, there, columns, order) if there else None, columns)
+    existing = [(relation, condition) for relation, condition in locked if relation is not None]
+    return PageQuery(_query(page, existing, columns, order) if existing else None, columns)
 
 
 async def _published(connection: AsyncConnection, oid: int, publications: Sequence[str]) -> PublishedRelation | None:

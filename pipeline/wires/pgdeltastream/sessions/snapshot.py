@@ -76,7 +76,7 @@ class ExportedSnapshot:
             self._connection.close()
 
     def _take_notice(self) -> None:
-        """Read what the source has sent: nothing, unless it ends the connection."""
+        """Read messages of the source. It sends none while the snapshot is held, except when it ends the connection."""
         pgconn = self._connection.pgconn
         line = select.poll()
         line.register(pgconn.socket, select.POLLIN)

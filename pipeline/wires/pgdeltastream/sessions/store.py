@@ -68,7 +68,7 @@ def live(connection: Connection) -> list[StoredSession]:
 
 
 def live_slots(connection: Connection) -> list[str]:
-    """Return the slots of all sessions that have not ended, those of the oldest first."""
+    """Return the slots of all sessions that have not ended, in the order in which the sessions began."""
     return [session.slot for session in live(connection)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pipeline.log.shuffling.waiting import WaitingTable, first_whole, together
+from pipeline.log.shuffling.waiting import WaitingTable, first_attachable, first_whole
 
 OTHERS: list[dict[str, Any]] = [{}, {"run": 8}, {"attaches": False}, {"first_seq": 121}]
 ONE = WaitingTable(1, "public.sequin_events", "t_1", True, 7, True, 100, 109, 1_000, 1_009, [1])
@@ -34,19 +34,19 @@ def chain(*changed: dict[str, Any], first: WaitingTable = ONE) -> list[WaitingTa
 
 def test_all_of_a_run_are():
     tables = chain({}, {"ends": False}, {})
-    assert together(tables) == tables
+    assert first_attachable(tables) == tables
     assert first_whole(tables) == tables[:1]
 
 
 def test_another_run_what_is_moved_and_what_comes_behind_a_gap_are_not():
     for other in OTHERS[1:]:
         tables = chain({}, other, {})
-        assert together(tables) == tables[:2]
+        assert first_attachable(tables) == tables[:2]
 
 
 def test_half_a_transaction_is_not():
     tables = chain({}, {"ends": False}, {"ends": False})
-    assert together(tables) == tables[:2]
+    assert first_attachable(tables) == tables[:2]
 
 
 def test_the_first_transaction_always_is_whole():
@@ -54,4 +54,4 @@ def test_the_first_transaction_always_is_whole():
     begun = replace(ONE, ends=False)
     for other in OTHERS:
         tables = chain({"ends": False}, other, {"attaches": False}, first=begun)
-        assert together(tables) == first_whole(tables) == tables[:3]
+        assert first_attachable(tables) == first_whole(tables) == tables[:3]
