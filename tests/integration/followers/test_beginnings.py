@@ -96,7 +96,7 @@ def test_one_that_was_there_goes_on_where_it_was(adding: Adding, follower_dsn: s
     assert "or forget it there: delete from pipeline_follower.position where (source_database_id, follower) =" in said
     added = adding.add(follower_dsn, "other", copy="none")
     assert added.follower.seq == written
-    assert 'it has a position from when it was the follower "reports"; to go on' in added.warnings[0]
+    assert 'it has a position from when it was the follower "reports"; to continue' in added.warnings[0]
     status.remove(adding.known.log, "other")
     drop(adding, 40)
     forget = said.rpartition(": ")[2]

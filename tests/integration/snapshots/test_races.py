@@ -109,7 +109,7 @@ def test_a_table_that_was_written_anew_is_read_from_its_beginning(stage: Stage, 
     first = reading.read()
     assert first is not None and first.until_block == 1
     stage.run("delete from rewritten where id <= 4", "vacuum full rewritten")
-    with pytest.raises(PlannedTableChangedError, match="written anew"):
+    with pytest.raises(PlannedTableChangedError, match="was rewritten"):
         reading.read()
     assert reading.state(number) == "reading"
     reading.finish(number)

@@ -357,7 +357,7 @@ def test_one_that_is_wanted_while_an_applier_begins_is_passed_over(
     """The applier has read which tables follow the log, and not yet where it is."""
     with (
         Gate(monkeypatch, TableReplacements, "_staged") as copied,
-        Gate(monkeypatch, following, "Applier") as applies,
+        Gate(monkeypatch, following, "LogApplier") as applies,
         things.running(),
     ):
         applies.reach()
