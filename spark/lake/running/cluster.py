@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import marshal
 import os
 import re
 import shlex
@@ -12,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,6 +35,8 @@ _POLL = 0.5
 _JVM_OPTIONS = "SPARK_SUBMIT_OPTS"
 _CLIENT = "org.apache.spark.deploy.client.StandaloneAppClient$ClientEndpoint"
 _PREFIX = "pipeline-spark-"
+_UNCHECKED = (1).to_bytes(4, "little")
+"""In the header of byte code (PEP 552): it is used whatever the time of its source, which a zip has in local time."""
 
 
 def require_answer(master: str | None) -> None:
@@ -221,7 +226,7 @@ def _folder() -> Iterator[Path]:
 
 
 def zip_modules(folder: Path) -> str:
-    """Make a zip in `folder` of the modules that tasks import, to send to executors."""
+    """Make a zip in `folder` of the modules that tasks import, compiled, to send to executors."""
     root = Path(__file__).parents[2]
     for package in ("lake", "pyspark_sequin_events"):
         source = root / package
@@ -229,5 +234,17 @@ def zip_modules(folder: Path) -> str:
             import pyspark_sequin_events
 
             source = Path(pyspark_sequin_events.__file__).parent
-        shutil.copytree(source, folder / "modules" / package, ignore=shutil.ignore_patterns("__pycache__"))
+        _copy_compiled(source, folder / "modules" / package)
     return shutil.make_archive(str(folder / "pipeline_lake"), "zip", folder / "modules")
+
+
+def _copy_compiled(source: Path, target: Path) -> None:
+    """Copy a package, with the byte code beside each module: Python stores none for what it imports from a zip.
+
+    A Python of another version does not use it, and compiles the module itself.
+    """
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    for module in target.rglob("*.py"):
+        loader = SourceFileLoader(module.stem, str(source / module.relative_to(target)))
+        header = importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(module.read_bytes())
+        module.with_suffix(".pyc").write_bytes(header + marshal.dumps(loader.get_code(module.stem)))
