@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from importlib import import_module
 from pathlib import Path
 
 import hypothesis
@@ -18,6 +19,8 @@ import pytest
 from hypothesis.internal.conjecture import providers
 
 from tests.fixtures.spark import JVM_OPTIONS
+
+_ROOT = Path(__file__).parents[1]
 
 gc.disable()  # until all tests are collected: that leaves little garbage
 
@@ -36,6 +39,22 @@ def pytest_configure(config: pytest.Config) -> None:
     global _worker
     if hasattr(config, "workerinput"):
         _worker = os.getpid()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Each worker imports the modules of tests from another one on, and finds compiled what the others began with.
+
+    In one order, all of them at once would compile all that has changed: in a fresh clone, every module.
+    """
+    if _worker is None:
+        return
+    given = session.config.workerinput  # type: ignore[attr-defined]
+    found = [path for folder in session.config.args for path in sorted((_ROOT / folder).rglob("test_*.py"))]
+    first = len(found) * int(given["workerid"].removeprefix("gw")) // given["workercount"]
+    for path in found[first:] + found[:first]:
+        with suppress(Exception, pytest.skip.Exception):  # when it is collected, pytest says so
+            import_module(".".join(path.relative_to(_ROOT).with_suffix("").parts))
 
 
 pytest_plugins = [
@@ -73,7 +92,7 @@ _SHARED = f" -XX:SharedArchiveFile={_ARCHIVE}" if _ARCHIVE.is_file() and _ARCHIV
 os.environ.setdefault("JDK_JAVA_OPTIONS", JVM_OPTIONS + _SHARED)
 
 # Hypothesis draws constants of our sources, too: those of the product are enough.
-_PRODUCT = str(Path(__file__).parents[1] / "pipeline") + os.sep
+_PRODUCT = str(_ROOT / "pipeline") + os.sep
 vars(providers)["is_local_module_file"] = lambda file: file.startswith(_PRODUCT)
 
 # How long an example takes says something of the machine only. In CI hypothesis has its own profile.
@@ -94,7 +113,7 @@ def somebody_serves() -> Iterator[None]:
         yield
 
 
-_UNIT = Path(__file__).parent / "unit"
+_UNIT = _ROOT / "tests" / "unit"
 _LONGEST = ("spark", "fidelity", "table kinds", "pgdeltastream", "rpc", "walstream")
 """Groups that take a minute of a processor and more, the longest first."""
 
