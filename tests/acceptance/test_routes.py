@@ -41,7 +41,7 @@ class Load(BackgroundThread):
 
     def work(self) -> None:
         with psycopg.connect(self._dsn, autocommit=True) as source:
-            while not self.stopped.wait(0.02):
+            while not self.stopped.wait(0.006):
                 number = self.done + 1
                 with source.transaction():
                     source.execute("insert into a values (%s, 0)", [number])

@@ -255,7 +255,7 @@ def test_two_exports_never_start_their_scripts_at_once(export_log: Log, config: 
 
 def test_an_export_that_waits_can_be_stopped(export_log: Log, config: Config) -> None:
     assert ledger.take_turn(export_log, config)
-    with pytest.raises(ExportStoppedError, match="that one goes on"):
+    with pytest.raises(ExportStoppedError, match="another export, which continues"):
         job.export(config, "command", lambda _: None, lambda: True, wait=True)
 
 

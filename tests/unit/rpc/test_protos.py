@@ -7,8 +7,12 @@ import sys
 from pathlib import Path
 
 from google.protobuf.descriptor import FieldDescriptor
+from grpc_health.v1 import health_pb2
 
-from pipeline.rpc.protos import plugin_pb2
+from pipeline.rpc import health
+from pipeline.rpc.event_log.service import EventLogService
+from pipeline.rpc.protos import event_log_pb2, plugin_pb2
+from pipeline.wires.walstream.service import PluginService
 
 ROOT = Path(__file__).parents[3]
 PROTOS = ROOT / "pipeline" / "rpc" / "protos"
@@ -52,3 +56,11 @@ def test_walstreams_messages_are_name_by_name_and_number_by_number() -> None:
     call = file.services_by_name["PluginService"].methods_by_name["Session"]
     assert (call.input_type.name, call.output_type.name) == ("ClientMessage", "ServerMessage")
     assert (call.client_streaming, call.server_streaming) == (True, True)
+
+
+def test_services_are_served_under_the_names_that_clients_call() -> None:
+    served = {EventLogService.name: event_log_pb2, health.NAME: health_pb2, PluginService.name: plugin_pb2}
+    assert sorted(served) == ["grpc.health.v1.Health", "pipeline.v1.EventLog", PluginService.name]
+    for name, module in served.items():
+        services = module.DESCRIPTOR.services_by_name.values()
+        assert [service.full_name for service in services] == [name]

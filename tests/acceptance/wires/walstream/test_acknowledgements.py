@@ -169,7 +169,7 @@ def test_another_process_answers_who_serves_the_wire(moving: Place) -> None:
 def test_a_slow_client_holds_the_position_and_nobody_up(place: Place) -> None:
     """The first kind reads nothing at all, the second acknowledges nothing."""
     table = place.table("id int primary key, note text")
-    rows = 1_500
+    rows = 4_000
     with Connection(place.port, window=1 << 16) as frozen, place.client() as slow, place.client() as quick:
         frozen.call().connected.wait(60)
         before = place.position()
