@@ -21,7 +21,7 @@ WITH_ALL_BELOW = {
     "supervision": (
         "pipeline/process/supervised.py",
         "pipeline/postgres/role_locks.py",
-        "pipeline/capture/catchup/coordinator.py:Coordinator._supervise",
+        "pipeline/capture/catchup/coordinator.py:CatchUpCoordinator._supervise",
     ),
     "sampling": ("pipeline/capture/replication/lag_sampler.py",),
 }
