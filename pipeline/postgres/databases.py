@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 from pipeline.config.settings import Config
 from pipeline.errors import ConfigError
@@ -19,7 +20,12 @@ def needs_embedded(config: Config) -> bool:
 
 def embedded_server(config: Config) -> EmbeddedServer:
     """The embedded Postgres of these settings, running or not."""
-    return EmbeddedServer(config.data_dir / "postgres")
+    return EmbeddedServer(embedded_directory(config))
+
+
+def embedded_directory(config: Config) -> Path:
+    """Return the absolute path of the embedded Postgres, whether it exists or not."""
+    return config.data_dir.absolute() / "postgres"
 
 
 def is_elsewhere(config: Config) -> bool:

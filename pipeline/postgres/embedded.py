@@ -15,8 +15,6 @@ import fcntl
 import importlib.util
 import os
 import re
-import shlex
-import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -29,6 +27,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pipeline.errors import EmbeddedPostgresError
+from pipeline.postgres import psql
 from pipeline.postgres.data_directory import START_TIMEOUT, DataDirectory, decisive
 
 SOCKET_PATH_LIMIT = 107
@@ -137,9 +136,7 @@ class EmbeddedServer:
 
     def psql_command(self, database: str, user: str = "postgres") -> str:
         """A shell command that opens `database` in psql."""
-        psql = "psql" if shutil.which("psql") else str(self.bin_dir / "psql")
-        port = self.port or DEFAULT_PORT
-        return shlex.join([psql, "-h", str(self.directory), "-p", str(port), "-U", user, database])
+        return psql.command(self.dsn(database, user), bin_dir=self.bin_dir)
 
     def create_databases(self, *names: str) -> None:
         """Create the databases that are missing; another process may be doing the same."""

@@ -8,12 +8,13 @@ import os
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Protocol
 
 import psycopg
 
 from pipeline.capture.source import blocked_transactions, slot_creation, sources
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.walsender import application_name
 from pipeline.config.settings import Config
 from pipeline.errors import UndecodableChangeError
@@ -24,6 +25,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.process.child import RETRY, Launch, program
 from pipeline.process.fork_client import SiblingProcesses
 from pipeline.process.signals import StopSignal, in_loop
+from pipeline.server import announcements
 from pipeline.wires.pgdeltastream.sessions.store import live_slots
 
 if TYPE_CHECKING:
@@ -117,7 +119,7 @@ async def _replicate(role: HeldRole) -> None:
                     config, source, connection, staging, prepared.source, names, launch, live_slots, writing
                 )
                 stop.then(in_loop(coordinator.stop))
-                await coordinator.run(start, partial(role.report, "running"))
+                await coordinator.run(start, _running(role, prepared.source))
         except UndecodableChangeError as error:
             undecodable.record(connection, prepared.source, error)
             raise
@@ -127,6 +129,17 @@ async def _replicate(role: HeldRole) -> None:
             raise connections.unavailable_one(source, config.source, config.database, error) from error
         finally:
             stream.close()
+
+
+def _running(role: HeldRole, source: ReplicationSource) -> Callable[[], None]:
+    """Return the function that reports that the stream has started, and logs it the first time."""
+    announce_once = cache(partial(announcements.announce_replication, role.config, source))
+
+    def running() -> None:
+        role.report("running")
+        announce_once()
+
+    return running
 
 
 def _run_shuffle(role: HeldRole) -> None:

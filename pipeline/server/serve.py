@@ -26,6 +26,7 @@ from pipeline.process.child_errors import ChildErrors
 from pipeline.process.fork_client import ForkServer
 from pipeline.process.heartbeat import HeartbeatFile
 from pipeline.process.supervisor import Supervisor
+from pipeline.server import announcements
 from pipeline.server.leadership import LeaderElection
 from pipeline.snapshots import preflight
 
@@ -63,7 +64,9 @@ def serve(config: Config, only: str | None = None, accepted: Collection[str] = (
             _beating(config, only) as beat,
         ):
             settings_line = resolved.model_copy(update={"log_format": logs.chosen(config.log_format)}).to_json()
-            return Supervisor(chosen, fork_server, settings_line, leads=leads, always=ANYWHERE, beat=beat).run()
+            status = Supervisor(chosen, fork_server, settings_line, leads=leads, always=ANYWHERE, beat=beat).run()
+    announcements.announce_stop(status)
+    return status
 
 
 def _chosen(config: Config, only: str | None) -> tuple[str, ...]:

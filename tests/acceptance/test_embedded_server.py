@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
+import shlex
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,8 +47,24 @@ def test_a_killed_postgres_is_started_again_and_nothing_is_lost(
     eventually(lambda: insert(postgres, 2), errors=(psycopg.Error,))
     eventually(lambda: events(postgres) == ["1", "2"], errors=(psycopg.Error,))
     serving.wait_ready()
+    assert newest_events(said(serving, "replication.streaming")[0]) == ["2", "1"]
     assert serving.stop() == 0
     assert not postgres.running()
+    assert said(serving, "serve.stopped") == ["stopped; the next `pipeline serve` continues from here"]
+
+
+def said(serving: Serving, action: str) -> list[str]:
+    """The messages of log lines with this action."""
+    records = [json.loads(line) for line in serving.log().splitlines() if f'"{action}"' in line]
+    return [record["message"] for record in records]
+
+
+def newest_events(message: str) -> list[str]:
+    """The keys that the command prints which the server has told: `psql … -c 'select …'`."""
+    replicated, command = message.split("; look at the events: ")
+    assert replicated.startswith("replicating database source by slot ")
+    output = subprocess.check_output([*shlex.split(command), "--csv"], text=True)
+    return [row["record_pk"] for row in csv.DictReader(io.StringIO(output))]
 
 
 def published(server: EmbeddedServer) -> bool:

@@ -282,5 +282,5 @@ def _beside_an_older_shuffler(database_dsn: str, serve: Callable[..., Serving]) 
             eventually(lambda: "the shuffler of somewhere:1 is of an older version" in server.log())
             asked = partial(eventually, errors=(httpx.TransportError, AssertionError))
             asked(lambda: "older version" in server.get("/readyz").text)
-        assert "streaming" not in server.log()
+        assert "replication.streaming" not in server.log()
     return server

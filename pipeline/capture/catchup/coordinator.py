@@ -147,7 +147,6 @@ class CatchUpCoordinator:
             if self._stopping:
                 self._worker.stop()
             running()
-            logger.info("streaming", extra={"action": "replication.streaming", "slot": self._stored.slot})
             async with lag_sampler.sample_lag(self._config, self._stored.id, self._worker):
                 await self._worker.run()
         finally:
