@@ -1,4 +1,4 @@
-"""The start of the program. `pipeline health`, which runs every few seconds, imports as little as it can."""
+"""Starts the program. `pipeline health`, which runs every few seconds, starts without most imports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def main() -> int:
         if sys.argv[1:2] == ["health"]:
             from pipeline.cli import health
 
-            if (status := health.fast(sys.argv[2:])) is not None:
+            if (status := health.run_without_parser(sys.argv[2:])) is not None:
                 return status
         from pipeline.cli import main
 

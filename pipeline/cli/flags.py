@@ -1,6 +1,6 @@
 """A flag for each setting, made from its field in `Config`, which has name, type, help and default.
 
-And what others may see of a command line: in the list of processes, and in messages that repeat an argument.
+This module also removes secrets from a command line, which other users see in the list of processes and in messages.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ SECRET_FLAGS = tuple(of(setting) for setting in SECRETS)
 
 
 def accepted_by(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command that takes `**flags` take one for each setting: None when it is not given, else the given text."""
+    """Give a command with `**flags` one flag for each setting. Its value is the given text; None if not given."""
     signature = inspect.signature(command, eval_str=True)
     own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
     vars(command)["__signature__"] = signature.replace(parameters=[*own, *_flags()])
     return command
 
 
-def divided(arguments: Sequence[str], command: Any) -> tuple[list[str], list[str]]:
-    """Settings' flags, also those that were given behind the command; and the command with its own arguments.
+def split_arguments(arguments: Sequence[str], command: Any) -> tuple[list[str], list[str]]:
+    """Split a command line into the flags of settings, wherever they stand, and the command with its own arguments.
 
-    `command`: the click command of the whole program, which takes the first before the second.
+    `command`: the click command of the whole program, which needs the flags of settings first.
     """
     settings, own = _names(command), set[str]()
     first: list[str] = []
@@ -61,8 +61,8 @@ def divided(arguments: Sequence[str], command: Any) -> tuple[list[str], list[str
     return first, rest
 
 
-def value(arguments: Sequence[str], flag: str) -> str | None:
-    """The value that the last one of this flag has among settings' flags; None when it is not there."""
+def last_value(arguments: Sequence[str], flag: str) -> str | None:
+    """Return the value of a flag, the last one if the flag is repeated; None if the arguments do not have it."""
     found, left = None, iter(arguments)
     for argument in left:
         name, equals, text = argument.partition("=")
@@ -72,7 +72,7 @@ def value(arguments: Sequence[str], flag: str) -> str | None:
 
 
 def _names(command: Any) -> dict[str, bool]:
-    """The options of a click command, and whether each is without a value."""
+    """Return the options of a click command by name; True: the option takes no value."""
     return {name: getattr(each, "is_flag", False) for each in command.params for name in each.opts}
 
 
@@ -86,7 +86,7 @@ def _flags() -> Iterator[inspect.Parameter]:
 
 
 def help_of(setting: str) -> str:
-    """Return what a setting means, and its default if it has one."""
+    """Return the help text of a setting: its meaning, and its default if it has one."""
     text, default = str(Config.model_fields[setting].description), Config.model_fields[setting].default
     if isinstance(default, tuple):
         default = ",".join(default)
@@ -95,7 +95,7 @@ def help_of(setting: str) -> str:
 
 
 def without_secrets(arguments: Sequence[str], flags: Collection[str]) -> list[str]:
-    """A command line without the values of these flags, and without passwords of DSNs wherever they stand."""
+    """Return the command line with *** for the values of these flags, and for every password in a DSN."""
     shown = [without_passwords(argument) for argument in arguments]
     for place, argument in enumerate(arguments):
         flag, equals, _ = argument.partition("=")
@@ -107,5 +107,5 @@ def without_secrets(arguments: Sequence[str], flags: Collection[str]) -> list[st
 
 
 def without_passwords(text: str) -> str:
-    """A text without the passwords of DSNs in it."""
+    """Return the text with *** for every password in a DSN."""
     return _IN_PAIRS.sub(r"\1***", _IN_URI.sub(r"\1***@", text))

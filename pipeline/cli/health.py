@@ -1,6 +1,6 @@
-"""`pipeline health`: ask the server of these settings if it is well. It runs often, so it imports little.
+"""`pipeline health`: check if the running server is alive. The command runs often, so it imports little.
 
-If the server runs only a role without HTTP, its sign of life answers (`pipeline/process/heartbeat.py`).
+A server that runs only a role without HTTP is checked by the file of its heartbeat (`pipeline/process/heartbeat.py`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ DEFAULTS = {"http_host": "127.0.0.1", "http_port": "12312", "http_certificate": 
 ROLES = ("snapshot", "replication", "shuffle", "schedule", "followers", "api", "grpc")
 SECONDS = 8.0
 """Seconds that this command waits for the answer, which `/readyz` gives within 5 s whatever hangs."""
-_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  where a server listens, not where we do
+_LOCAL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  where a server listens, not where we do
 
 
-def fast(arguments: Sequence[str]) -> int | None:
-    """Return the exit status of `pipeline health`; None if its arguments need the whole command line."""
+def run_without_parser(arguments: Sequence[str]) -> int | None:
+    """Run `pipeline health` without the command-line parser, and return the exit status.
+
+    None: the parser must read these arguments.
+    """
     only, ready = None, False
     left = list(arguments)
     while left:
@@ -46,16 +49,17 @@ def fast(arguments: Sequence[str]) -> int | None:
 
 
 def run(settings: Mapping[str, Any], only: str | None, *, ready: bool) -> int:
-    """Ask, print the answer in a line, and return 0 when the server is well, 1 when it is not, or does not answer.
+    """Check the server and print the result in one line. Return 0 if the server is well, else 1.
 
-    `settings`: those of DEFAULTS. `only`: the role of `serve --only`. `ready`: ask also if it does its work.
+    `settings`: the settings in DEFAULTS. `only`: the role that the server runs alone. `ready`: also check that the
+    server replicates.
     """
     if only not in (None, "api"):
         if ready:
-            raise PipelineError(f"a server of {only} alone says only whether it is alive; leave out --ready")
+            raise PipelineError(f"a server with --only {only} reports only that it is alive; leave out --ready")
         return _alive(Path(settings["data_dir"]), str(only))
     path = "/healthz" if not ready else "/readyz?role=api" if only else "/readyz"
-    host = _EVERYWHERE.get(settings["http_host"], settings["http_host"])
+    host = _LOCAL_ADDRESSES.get(settings["http_host"], settings["http_host"])
     encrypted = bool(settings["http_certificate"])
     shown = f"{'https' if encrypted else 'http'}://{f'[{host}]' if ':' in host else host}:{settings['http_port']}"
     try:
@@ -63,7 +67,7 @@ def run(settings: Mapping[str, Any], only: str | None, *, ready: bool) -> int:
     except (OSError, ValueError) as error:
         say(f"no server answers at {shown}: {error}", file=sys.stderr)
         return 1
-    say(_said(status, text), file=sys.stdout if status == 200 else sys.stderr)
+    say(_summary(status, text), file=sys.stdout if status == 200 else sys.stderr)
     return 0 if status == 200 else 1
 
 
@@ -74,7 +78,7 @@ def _get(host: str, port: int, path: str, *, encrypted: bool) -> tuple[int, str]
     if encrypted:
         import ssl
 
-        # It asks its own machine, mostly by an address that the certificate does not name, and tells no secret.
+        # The server is on this machine, and its certificate rarely names this address; the request has no secret.
         context = ssl._create_unverified_context()  # noqa: S323
         connection = HTTPSConnection(host, port, timeout=SECONDS, context=context)
     try:
@@ -87,7 +91,7 @@ def _get(host: str, port: int, path: str, *, encrypted: bool) -> tuple[int, str]
         connection.close()
 
 
-def _said(status: int, text: str) -> str:
+def _summary(status: int, text: str) -> str:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -102,17 +106,19 @@ def _alive(data_dir: Path, role: str) -> int:
     path = heartbeat.file(data_dir, role)
     age = heartbeat.age(path)
     if age is None:
-        say(f"no server of {role} alone has left a sign of life in {path}", file=sys.stderr)
+        say(f"no server with --only {role} is running: the file {path} does not exist", file=sys.stderr)
         return 1
     if age > heartbeat.STALE_SECONDS:
-        say(f"the server of {role} has left no sign of life in {path} for {age:.0f} s", file=sys.stderr)
+        say(
+            f"the server with --only {role} is dead or frozen: {path} was last updated {age:.0f} s ago", file=sys.stderr
+        )
         return 1
     say("ok")
     return 0
 
 
 def _settings() -> dict[str, str]:
-    """Read the settings as `pipeline serve` does, without flags."""
+    """Read the settings in DEFAULTS from the environment and pipeline.toml, as `pipeline serve` does."""
     from_file = file.read(None, list(DEFAULTS))
     return {
         name: os.environ.get(f"PIPELINE_{name.upper()}") or str(from_file.get(name) or default)

@@ -65,7 +65,7 @@ app.command(rich_help_panel=START, epilog="Example: pipeline status --watch")(st
 app.command(rich_help_panel=KEEP, epilog="Example: pipeline verify public.orders --content")(verify.verify)
 
 PROGRAM = "pipeline"
-"""The name that shells complete, whatever the path by which the program was started."""
+"""The command's name for shell completion, also if the program was started by another path."""
 _COMPLETION_VARIABLE = f"_{PROGRAM.upper()}_COMPLETE"
 _LOG_FORMAT = "log_format"
 
@@ -98,7 +98,10 @@ class CureTarget(StrEnum):
 
 Roles = Annotated[
     str | None,
-    typer.Option(help="With --sql: what these roles at the source lack, REPLICATING,READING or one name for both."),
+    typer.Option(
+        metavar="ROLE[,ROLE]",
+        help="With --sql: grant what these source roles lack. The first replicates, the second reads rows; one: both.",
+    ),
 ]
 At = Annotated[CureTarget | None, typer.Option("--at", help="With --sql: only the statements for this database.")]
 
@@ -119,7 +122,7 @@ def options(
     ] = False,
     **given: Any,
 ) -> None:
-    """Every flag is also a PIPELINE_ variable and a key of pipeline.toml; flags come first, then the environment."""
+    """Every flag is also a PIPELINE_ variable and a key of pipeline.toml. A flag overrides both."""
     context.obj = partial(settings.load, config, **given)
 
 
@@ -160,9 +163,9 @@ def migrate(context: typer.Context, reader: Reader = None) -> int:
 def health(
     context: typer.Context,
     only: Only = None,
-    ready: Annotated[bool, typer.Option("--ready", help="Whether it replicates, too.")] = False,
+    ready: Annotated[bool, typer.Option("--ready", help="Also check that the server replicates.")] = False,
 ) -> int:
-    """Ask the running server of these settings if it is alive, for HEALTHCHECK and probes. Exit 1 if it is not."""
+    """Check if the running server is alive, for HEALTHCHECK and probes. Exit 1 if it is not."""
     from pipeline.cli import health
 
     config = load(context, "health")
@@ -237,10 +240,10 @@ def main() -> int:
     )
     if _completion_is_wanted():
         program = _program()  # a separate one, since it is changed
-        _let_settings_follow(program)
+        _add_settings_to_commands(program)
     else:
         program = parser()
-    before, command = flags.divided(sys.argv[1:], program)
+    before, command = flags.split_arguments(sys.argv[1:], program)
     try:
         with _plain_errors():
             status = int(program(before + command, PROGRAM, standalone_mode=False) or 0)
@@ -288,10 +291,10 @@ def _completion_is_wanted() -> bool:
     return _COMPLETION_VARIABLE in os.environ
 
 
-def _let_settings_follow(group: Any, settings: Any = None) -> None:
-    """Let all commands of a click group know the settings' flags, which may stand behind them.
+def _add_settings_to_commands(group: Any, settings: Any = None) -> None:
+    """Add the settings' flags to every command of a click group, since users may write them after the command.
 
-    Only for completion and help: a command that runs finds them in front, where `flags.divided` has put them.
+    Only for completion and help: before a command runs, `flags.split_arguments` moves these flags to the front.
     """
     settings = settings or [each for each in group.params if each.expose_value]
     for each in settings:
@@ -300,13 +303,13 @@ def _let_settings_follow(group: Any, settings: Any = None) -> None:
         own = {name for each in command.params for name in each.opts}
         command.params += [each for each in settings if own.isdisjoint(each.opts)]
         if hasattr(command, "commands"):
-            _let_settings_follow(command, settings)
+            _add_settings_to_commands(command, settings)
 
 
 def _report_failure(text: str, before: Sequence[str], command: Sequence[str], notes: Sequence[str] = ()) -> None:
-    """Say why a command failed. `before` and `command`: its arguments as `flags.divided` gives them.
+    """Print or log why a command failed, then the lines in `notes`.
 
-    `notes`: lines that follow.
+    `before` and `command`: the arguments, as `flags.split_arguments` returns them.
     """
     if _is_server(command) and _log_format(before) == "json":
         logs.setup("error", "json", "serve")
@@ -324,19 +327,19 @@ def _log_failure(before: Sequence[str], command: Sequence[str]) -> bool:
 
 
 def _is_server(command: Sequence[str]) -> bool:
-    """True for `serve`: programs read its errors, and people those of other commands."""
+    """True if the command is `serve`, whose errors programs may read. People read the errors of all other commands."""
     return next((each for each in command if not each.startswith("-")), None) == "serve"
 
 
 def _log_format(before: Sequence[str]) -> str | None:
-    """The log's format as it was asked for; settings that are wrong elsewhere do not matter.
+    """Return the log format that the user has set; None if unset. Errors in other settings are ignored.
 
     `auto` counts as text: unless the user chose a format, an error is for the person who has just started the server.
     """
-    given = flags.value(before, flags.of(_LOG_FORMAT)) or os.environ.get(settings.variable(_LOG_FORMAT))
+    given = flags.last_value(before, flags.of(_LOG_FORMAT)) or os.environ.get(settings.variable(_LOG_FORMAT))
     if given is not None:
         return given
-    file = flags.value(before, "--config")
+    file = flags.last_value(before, "--config")
     try:
         found = config_file.read(Path(file) if file else None, list(settings.Config.model_fields)).get(_LOG_FORMAT)
     except ConfigError:

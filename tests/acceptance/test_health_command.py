@@ -65,13 +65,16 @@ def test_a_role_without_http_leaves_a_sign_of_life(serve: Callable[..., Serving]
     server = serve(arguments=("serve", *shuffle), wait=False)
     eventually(lambda: asked(tmp_path, *shuffle) == (0, "ok"))
     status, said = asked(tmp_path, *shuffle, "--ready")
-    assert (status, said) == (1, "pipeline: a server of shuffle alone says only whether it is alive; leave out --ready")
+    assert (status, said) == (
+        1,
+        "pipeline: a server with --only shuffle reports only that it is alive; leave out --ready",
+    )
     server.kill()
     path = heartbeat.file(tmp_path / ".pipeline", "shuffle")
     old = path.stat().st_mtime - 2 * heartbeat.STALE_SECONDS
     os.utime(path, (old, old))
     status, said = asked(tmp_path, *shuffle)
-    assert (status, "has left no sign of life" in said) == (1, True), said
+    assert (status, "is dead or frozen" in said) == (1, True), said
 
 
 def test_a_server_that_ends_leaves_no_sign(serve: Callable[..., Serving], tmp_path: Path) -> None:

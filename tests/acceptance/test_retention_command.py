@@ -23,7 +23,7 @@ def test_a_dry_run_changes_nothing_and_a_run_says_what_went(database_dsn: str, t
         assert log.kept() == (1, log.head)
         done = run_command("retention", folder=tmp_path, **settings)
         assert done.returncode == 0, done.stderr
-        assert "2 partitions, 0 rows of others dropped" in done.stdout
+        assert "2 partitions, 0 rows of other partitions dropped" in done.stdout
         assert 'consumer "slow" is at 250; ' in done.stdout
         assert log.kept() == (201, log.head - 200)
     shown = json.loads(run_command("status", "--json", folder=tmp_path, **settings).stdout)

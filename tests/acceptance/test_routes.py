@@ -108,5 +108,5 @@ def commands(folder: Path, **settings: object) -> None:
     assert {table["name"] for table in listed["tables"]} == {A, B, DEFAULT}
     shown = run_command("routes", "list", folder=folder, **settings).stdout
     assert "route 1" in shown
-    assert "they apply from the next start on" in shown
+    assert "they apply when the server next starts" in shown
     assert B in run_command("status", folder=folder, **settings).stdout

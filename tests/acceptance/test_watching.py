@@ -111,5 +111,5 @@ def test_an_interval_is_one_of_watching(tmp_path: Path) -> None:
     done = run_command("status", "--interval", "5", folder=tmp_path)
     assert (done.returncode, done.stderr) == (
         2,
-        "pipeline: --interval is the time between two looks of --watch; add --watch\n",
+        "pipeline: --interval is the time between two updates of --watch; add --watch\n",
     )

@@ -11,14 +11,19 @@ from pipeline.terminal.command import Json, connected, output
 
 app = typer.Typer(help="Changes that could not be written to the log, kept with their cause.", no_args_is_help=True)
 
-Ids = Annotated[list[int] | None, typer.Argument(metavar="ID…", help="As shown by `list`.", show_default=False)]
+Ids = Annotated[
+    list[int] | None,
+    typer.Argument(metavar="ID…", help="Ids that `pipeline dead-letters list` shows.", show_default=False),
+]
 All = Annotated[bool, typer.Option("--all", help="All parked ones.")]
-State = Annotated[str | None, typer.Option(help="Only in this state: parked, retrying, retried or discarded.")]
+State = Annotated[
+    str | None, typer.Option(help="List only those in this state: parked, retrying, retried or discarded.")
+]
 
 
 @app.command("list", epilog="Example: pipeline dead-letters list --state parked")
 def dead_letters_list(context: typer.Context, state: State = None, as_json: Json = False) -> int:
-    """List changes that could not be written: place in the source's history, cause, and state."""
+    """List changes that could not be written: their position at the source, cause and state."""
     from pipeline.cli.render.dead_letters import show_dead_letters
     from pipeline.errors import ConfigError
     from pipeline.log import dead_letters
@@ -33,7 +38,7 @@ def dead_letters_list(context: typer.Context, state: State = None, as_json: Json
 
 @app.command("retry", epilog="Example: pipeline dead-letters retry 12 13")
 def dead_letters_retry(context: typer.Context, ids: Ids = None, everything: All = False, as_json: Json = False) -> int:
-    """Let the server write these changes again, at the head of the log and marked. Exit 1 if one fails again."""
+    """Let the server write these changes again, as the newest events, with a mark. Exit 1 if one fails again."""
     from pipeline.cli.render.dead_letters import show_retried
     from pipeline.operate.repair import retry_dead_letters
 
@@ -49,7 +54,7 @@ def dead_letters_retry(context: typer.Context, ids: Ids = None, everything: All 
 def dead_letters_discard(
     context: typer.Context, ids: Ids = None, everything: All = False, as_json: Json = False
 ) -> int:
-    """Give these changes up. They stay in pipeline.dead_letters for the record, as do the events in their place."""
+    """Mark these changes as given up. Their rows in pipeline.dead_letters and the events in their place stay."""
     from pipeline.operate.repair import retry_dead_letters
     from pipeline.terminal import drawing
 

@@ -8,11 +8,11 @@ import typer
 
 from pipeline.printable import say
 
-Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 
 
 def init(context: typer.Context, force: Force = False) -> int:
-    """Write a pipeline.toml with every setting, its meaning and its default, commented out; or the file of --config."""
+    """Write pipeline.toml, or the file of --config, with every setting, its meaning and its default, commented out."""
     from pipeline.config import file, template
 
     path = context.find_root().params["config"] or file.CONFIG_FILE

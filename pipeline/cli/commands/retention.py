@@ -1,4 +1,4 @@
-"""`pipeline retention`: drop what is old enough now, or show what would be dropped and what holds it."""
+"""`pipeline retention`: drop events that are old enough now, or show which events would be dropped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.terminal.command import Json, connected, output
 from pipeline.terminal.confirm import Yes
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; show what would be dropped.")]
-Release = Annotated[Path | None, typer.Option("--release-lake", help="No longer wait for exports to this folder.")]
+Release = Annotated[Path | None, typer.Option("--release-lake", help="Stop keeping events for exports to this lake.")]
 
 
 def retention(
@@ -23,9 +23,9 @@ def retention(
     yes: Yes = False,
     as_json: Json = False,
 ) -> int:
-    """Drop events that are older than PIPELINE_RETENTION now, as the server does regularly.
+    """Drop now the events that are older than PIPELINE_RETENTION, as the server does regularly.
 
-    With --release-lake: only stop keeping events that the folder lacks; asks for the folder to be typed.
+    --release-lake drops nothing: retention then no longer keeps events for this lake. Asks you to type its address.
     """
     from pipeline.cli.render import losses
     from pipeline.cli.render.retention import show_dry_run, show_outcome

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="The replication slots at the source.", no_args_is_help=True)
 
 
-Orphans = Annotated[bool, typer.Option("--orphans", help="Only copies of our slot that no part of a backlog needs.")]
+Orphans = Annotated[
+    bool, typer.Option("--orphans", help="List only copies of our slot that no part of a backlog needs.")
+]
 
 
 @app.command("list", epilog="Example: pipeline slots list --orphans")
@@ -29,7 +31,7 @@ def slots_list(context: typer.Context, as_json: Json = False, orphans: Orphans =
     """List logical slots of the source: their owners, their readers, and the WAL that they hold back."""
     from pipeline.cli.render import slots
 
-    found = _orphans(context) if orphans else _owned(context)
+    found = _orphaned_slots(context) if orphans else _owned_slots(context)
     none = "no orphaned slots at the source" if orphans else "no logical slots at the source"
     output({"data": found}, as_json, lambda: slots.show(found, none))
     return 0
@@ -37,10 +39,9 @@ def slots_list(context: typer.Context, as_json: Json = False, orphans: Orphans =
 
 @app.command("create", epilog="Example: pipeline slots create spare")
 def slots_create(context: typer.Context, name: Annotated[str | None, typer.Argument()] = None) -> int:
-    """Create a slot (default: PIPELINE_SLOT); changes committed from now on wait for it.
+    """Create a slot (default: PIPELINE_SLOT), which keeps all changes committed from now on.
 
-    For PIPELINE_SLOT this also creates what must exist before it: the tables of the pipeline database, and the
-    publications.
+    For PIPELINE_SLOT, also create what must exist first: the tables of the pipeline database and the publications.
     """
     from pipeline.capture.source import slots
     from pipeline.wal import lsn
@@ -69,14 +70,14 @@ def _create_ours(context: typer.Context) -> int:
             return prepare.create_slot(config, source, pipeline)
 
 
-Force = Annotated[bool, typer.Option("--force", help="Also the slot that this server reads.")]
+Force = Annotated[bool, typer.Option("--force", help="Delete the slot even if this server reads it.")]
 
 
 @app.command("delete", epilog="Example: pipeline slots delete spare --yes")
 def slots_delete(context: typer.Context, name: str, force: Force = False, yes: Yes = False) -> int:
-    """Remove a slot; the source then removes WAL that nothing else needs. Asks for its name to be typed.
+    """Delete a slot; the source then removes WAL that nothing else needs. Asks you to type the slot's name.
 
-    With the slot of a client's session, the session ends.
+    If the slot belongs to a client's session, that session ends.
     """
     from pipeline.capture.source import slots
     from pipeline.cli.render import losses
@@ -93,7 +94,7 @@ def slots_delete(context: typer.Context, name: str, force: Force = False, yes: Y
         slots.drop(source, name)
         return f'slot "{name}" deleted'
 
-    with _both(context) as (config, source, pipeline):
+    with _connected_to_both(context) as (config, source, pipeline):
         say(act(config, source, pipeline))
     return 0
 
@@ -114,22 +115,22 @@ def _end_session(config: Config, source: Connection, pipeline: Connection, name:
     return True
 
 
-def _owned(context: typer.Context) -> list[Any]:
+def _owned_slots(context: typer.Context) -> list[Any]:
     """Return all slots with their owners; if the pipeline database does not answer, warn that some are unknown."""
     from pipeline.capture.source import slots
     from pipeline.operate import slot_owners
 
-    with _both(context) as (config, source, pipeline):
+    with _connected_to_both(context) as (config, source, pipeline):
         found = slots.all_slots(source)
         known = None if pipeline is None else slot_owners.sessions(source, pipeline, config.source_id, found)
     listed = slot_owners.owned(found, config.slot, known)
     if any(slot.whose is None for slot in listed):
-        say("the pipeline database does not answer: which slots are of sessions is not known", file=sys.stderr)
+        say("the pipeline database does not answer, so slots of sessions cannot be recognized", file=sys.stderr)
     return listed
 
 
-def _orphans(context: typer.Context) -> list[Any]:
-    """Return slots without an owner, by what the pipeline database knows of the parts that are being read."""
+def _orphaned_slots(context: typer.Context) -> list[Any]:
+    """Return the copies of our slot that read no part of a backlog now, according to the pipeline database."""
     from pipeline.capture.catchup import orphans
     from pipeline.postgres import connections, databases
 
@@ -154,7 +155,7 @@ def _with_source(context: typer.Context, act: Callable[[Any], Any]) -> Any:
 
 
 @contextmanager
-def _both(context: typer.Context) -> Iterator[tuple[Config, Connection, Connection | None]]:
+def _connected_to_both(context: typer.Context) -> Iterator[tuple[Config, Connection, Connection | None]]:
     """Yield the settings, the source, and the pipeline database; None for one that is missing or does not answer."""
     from pipeline.errors import PipelineError
     from pipeline.postgres import connections, databases

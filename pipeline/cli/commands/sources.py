@@ -30,18 +30,18 @@ def sources_list(context: typer.Context, as_json: Json = False) -> int:
 @app.command("adopt", epilog="Example: pipeline sources adopt --reread")
 def sources_adopt(
     context: typer.Context,
-    reread: Annotated[bool, typer.Option("--reread", help="Compare all tables with the log then.")] = False,
+    reread: Annotated[bool, typer.Option("--reread", help="Afterwards compare all tables with the log.")] = False,
     restored: Annotated[
-        bool, typer.Option("--restored", help="The log was restored: give no seq again that it may have had.")
+        bool, typer.Option("--restored", help="The pipeline database was restored: never assign a seq a second time.")
     ] = False,
     yes: Yes = False,
 ) -> int:
-    """Begin a new epoch at the source as it is now, if our positions are not valid there. Stop the server first.
+    """Accept the source as it is now, if the stored positions are not valid there. Stop the server first.
 
-    Says what the log will lack, and asks for the name of the source's database to be typed. With --reread the next
-    server compares all captured tables with the log, and appends what differs.
-    With --restored the log skips all seqs that readers may have seen, also if the positions are valid: run it after
-    pipeline database and source went back together.
+    Shows what the log will lack, then asks you to type the name of the source's database. A new epoch begins.
+    With --reread, the next server compares all captured tables with the log and appends the rows that differ.
+    With --restored, the log skips all seqs that readers may have seen, even if the positions are valid. Use it after
+    you have restored the pipeline database and the source together.
     """
     from pipeline.cli.render import losses
     from pipeline.operate.repair.adopt import adopt
@@ -55,10 +55,10 @@ def sources_adopt(
             reread=reread,
             restored=restored,
         )
-    changed = "the log has jumped, so no seq is given twice" if restored else "nothing was changed"
-    unchanged = f"the source is the known one; {changed}"
+    changed = "the log skips the seqs that readers may have seen" if restored else "nothing was changed"
+    unchanged = f"the stored positions are valid at this source; {changed}"
     if reread:
-        unchanged += ", and nothing is read; `pipeline backfill start TABLE --differences` compares a table"
+        unchanged += "; no table will be compared: for that use `pipeline backfill start TABLE --differences`"
     say(*(adopted.lines() if adopted else [unchanged]))
     return 0
 
@@ -67,7 +67,8 @@ def sources_adopt(
 def sources_rewrites(
     context: typer.Context,
     settle: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="All its rows were written since: settled.")
+        str | None,
+        typer.Option(metavar="TABLE", help="Remove this table, once all of its rows were written after the DDL."),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -82,7 +83,7 @@ def sources_rewrites(
         found = rewrites.read_unsettled(connection)
     unknown = settle is not None and not chosen
     if unknown:
-        say(f"{settle} is not a table whose log lacks a rewrite", file=sys.stderr)
+        say(f"{settle} is not in this list; nothing was removed", file=sys.stderr)
     output({"data": found}, as_json, lambda: status.show_rewrites(found))
     return 1 if unknown else 0
 
@@ -90,7 +91,9 @@ def sources_rewrites(
 @app.command("skip-transaction", epilog="Example: pipeline sources skip-transaction 0/1A2B3C8")
 def sources_skip_transaction(
     context: typer.Context,
-    position: Annotated[str, typer.Argument(metavar="LSN", help="LSN of its commit, as shown by `pipeline status`.")],
+    position: Annotated[
+        str, typer.Argument(metavar="LSN", help="LSN of the transaction's commit, as shown by `pipeline status`.")
+    ],
     yes: Yes = False,
 ) -> int:
     """Skip a transaction that the source cannot send. An event records this in its place."""

@@ -1,4 +1,4 @@
-"""`pipeline status`: the state of the server, once or repeatedly."""
+"""`pipeline status`: show the state of the server, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 EVERY = 2.0
 """Seconds between two updates of --watch."""
-PATIENCE = 10.0
-"""Seconds that the pipeline database has to answer --watch, so that a frozen one is noticed soon."""
+ANSWER_SECONDS = 10.0
+"""Seconds in which the pipeline database must answer --watch, so that a frozen one is noticed soon."""
 
 Watch = Annotated[bool, typer.Option("--watch", help=f"Look again every {EVERY:g} s, until Ctrl-C.")]
-Interval = Annotated[float | None, typer.Option(min=0.1, help="Seconds between two looks of --watch.")]
+Interval = Annotated[float | None, typer.Option(min=0.1, help="Seconds between two updates of --watch.")]
 
 
 def status(context: typer.Context, as_json: Json = False, watch: Watch = False, interval: Interval = None) -> int:
@@ -34,7 +34,7 @@ def status(context: typer.Context, as_json: Json = False, watch: Watch = False, 
     from pipeline.postgres import databases
 
     if interval is not None and not watch:
-        raise ConfigError("--interval is the time between two looks of --watch; add --watch")
+        raise ConfigError("--interval is the time between two updates of --watch; add --watch")
     config = load(context, "status")
     if watch:
         return _watch(config, as_json, interval or EVERY)
@@ -47,7 +47,7 @@ def status(context: typer.Context, as_json: Json = False, watch: Watch = False, 
 
 
 def _with_warnings(config: Config, now: PipelineStatus, known: list[str] | None = None) -> PipelineStatus:
-    """Return the status with its warnings; `known` ones are not searched again."""
+    """Return the status with its warnings. `known`: the warnings of an earlier status, which are used again."""
     from pipeline.operate import role_warnings
 
     if known is None and now.source_lsn is None:  # the source does not answer, which the status says
@@ -67,13 +67,13 @@ def _watch(config: Config, as_json: bool, seconds: float) -> int:
     with watching.shown(seconds, as_json, sections, PipelineStatus.to_json) as show:
         known: list[str] | None = None
         while True:
-            now = _look(config, known)
+            now = _read_status(config, known)
             known = now.warnings if now.source_lsn is not None else known
             show(now)
             time.sleep(seconds)
 
 
-def _look(config: Config, warnings: list[str] | None) -> PipelineStatus:
+def _read_status(config: Config, warnings: list[str] | None) -> PipelineStatus:
     """Return the status now, with `known` warnings; if the database does not answer, a status that says why."""
     from pipeline import refusals
     from pipeline.operate import status
@@ -81,7 +81,7 @@ def _look(config: Config, warnings: list[str] | None) -> PipelineStatus:
 
     try:
         with databases.resolved(config, start=False) as resolved:
-            return _with_warnings(resolved, status.collect(resolved, PATIENCE), warnings)
+            return _with_warnings(resolved, status.collect(resolved, ANSWER_SECONDS), warnings)
     except PipelineError as error:
         return status.PipelineStatus(reasons=[str(error)])
     except psycopg.Error as error:

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from pipeline.config.settings import Config
     from pipeline.operate.verify.verifications import ContentReport
 
-Tables = Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="With --content: only these.")]
+Tables = Annotated[
+    list[str] | None, typer.Argument(metavar="[TABLE]...", help="With --content: compare only these tables.")
+]
 WithContent = Annotated[bool, typer.Option("--content", help="Compare the log with the rows of the source.")]
 Sample = Annotated[float | None, typer.Option(metavar="PERCENT", help="With --content: compare a part of the rows.")]
-ShowValues = Annotated[bool, typer.Option("--show-values", help="With --content: also what the values are.")]
-FromSeq = Annotated[int | None, typer.Option(min=1, help="Read from this seq on; not with --content.")]
-RangeRows = Annotated[int | None, typer.Option("--range", min=1, help="Rows that one statement reads.")]
+ShowValues = Annotated[bool, typer.Option("--show-values", help="With --content: also show the values that differ.")]
+FromSeq = Annotated[int | None, typer.Option(min=1, help="Begin at this seq; not with --content.")]
+RangeRows = Annotated[int | None, typer.Option("--range", min=1, help="The most rows that one statement reads.")]
 RANGE_ROWS = 500_000
 
 
@@ -35,9 +37,9 @@ def verify(
     from_seq: FromSeq = None,
     range_rows: RangeRows = None,
 ) -> int:
-    """Check the log: order, whole transactions, nothing twice or missing; or compare its content with the source.
+    """Check the order and completeness of the log; or, with --content, compare the log with the rows of the source.
 
-    Exit 1 if rows break a rule or differ, and name them.
+    If rows break a rule or differ, list them and exit 1.
     """
     from pipeline.postgres import databases
 
@@ -76,15 +78,15 @@ def _content(config: Config, tables: list[str], share: float, *, as_json: bool, 
     from pipeline.cli.render.content import progress_bar, show_content
     from pipeline.operate.verify import content, verifications
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` sends it
-    with progress_bar() as on_look:
-        found = content.run(config, tables, share, on_look, asked_by=verifications.COMMAND)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the program `timeout` sends SIGTERM
+    with progress_bar() as on_progress:
+        found = content.run(config, tables, share, on_progress, asked_by=verifications.COMMAND)
     output(_as_json(found, values=values), as_json, lambda: show_content(found, values=values))
     return 0 if found.ok else 1
 
 
 def _as_json(found: ContentReport, *, values: bool) -> dict[str, Any]:
-    """Return the result as the text shows it: values of rows only if they were asked for."""
+    """Return the result for JSON. `values`: with the values that differ."""
     shown: dict[str, Any] = json_values.as_json(found)
     through = found.verified_through
     shown["verified_through"] = None if through is None else lsn.show(through)

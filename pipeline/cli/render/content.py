@@ -1,4 +1,4 @@
-"""Prints `verify --content`: its progress, a line for each table, the rows that differ."""
+"""Prints the progress and the result of `verify --content`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pipeline.wal import lsn
 _LEVELS = {"equal": "ok", "differs": "error", "refused": "warning"}
 _STATES = {"equal": "equal", "differs": "differs", "refused": "not compared"}
 SHOWN_VALUE = 60
-"""Characters of a value that text shows; JSON has it complete."""
+"""The most characters of a value in text output; JSON has the complete value."""
 
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[str, int, int, int], None]]:
-    """Shows on a terminal how far it is. Standard output stays for the result."""
+    """Show the progress of the comparison on a terminal. Standard output has only the result."""
     with bars.beside_output() as bar:
         task = bar.add_task("comparing", total=None)
 
@@ -32,7 +32,7 @@ def progress_bar() -> Iterator[Callable[[str, int, int, int], None]]:
 
 
 def show_content(found: ContentReport, *, values: bool) -> None:
-    """Print a line for each table, the rows that differ below it, then the verdict. `values`: and their values."""
+    """Print a line for each table, then its rows that differ, then the verdict. `values`: also print the values."""
     drawing.show(
         drawing.table(("", "table", "rows", "through", ""), map(_line, found.tables)),
         *(_differing(table, values=values) for table in found.tables if table.differences),
@@ -72,7 +72,7 @@ def _notes(table: TableVerification) -> Iterator[str]:
     if table.differing:
         yield f"{drawing.count(table.differing, 'row')} {'differs' if table.differing == 1 else 'differ'}"
     if table.unknown:
-        yield f"of {drawing.count(table.unknown, 'row')} the log cannot say everything"
+        yield f"{drawing.count(table.unknown, 'row')} with values that are missing in the log"
 
 
 def _differing(table: TableVerification, *, values: bool) -> Table:

@@ -1,4 +1,4 @@
-"""Prints the SQL that cures findings: statements alone on standard output, so that psql can read them."""
+"""Prints the SQL that cures findings. Standard output has only the statements, so that psql can read them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _PLACES = {"source": "the source", "pipeline": "the pipeline database"}
 
 
 def show(found: Sequence[CheckFinding], at: str | None) -> int:
-    """Print the statements for `at`, or for both databases. Return the exit status: 1 if an error has no SQL cure.
+    """Print the statements for the database `at`; None: for both databases.
 
-    Those errors, and what the reader should know, go to standard error.
+    Advice to the user, and errors that SQL cannot fix, go to standard error. Returns the exit status: 1 if there are
+    such errors.
     """
     wanted = {
         place: list(dict.fromkeys(text for each in found if each.cure and each.cure.at == place for text in each.sql))
@@ -34,12 +35,14 @@ def show(found: Sequence[CheckFinding], at: str | None) -> int:
             say(f"-- at {_PLACES[place]}")
         say(*(f"-- {note}" for note in notes[place]))  # psql would run what stands behind a line break
         for statement in wanted[place]:
-            print(f"{sql(statement) if sys.stdout.isatty() else statement};")  # who copies from a terminal copies this
+            print(
+                f"{sql(statement) if sys.stdout.isatty() else statement};"
+            )  # a user may copy this line from the terminal
     if len(used) > 1:
-        say("these are for two databases: print each with --at source, and --at pipeline", file=sys.stderr)
+        say("these statements are for two databases: use --at source or --at pipeline to print one", file=sys.stderr)
     left = [each for each in found if each.level == "error" and not each.cure]
     if left:
-        say(f"{drawing.count(len(left), 'error')} that no SQL cures:", file=sys.stderr)
+        say(f"{drawing.count(len(left), 'error')} that SQL cannot fix:", file=sys.stderr)
     for each in left:
         say(f"  {each.name}: {each.text}" + (f"; {each.remedy}" if each.remedy else ""), file=sys.stderr)
     return 1 if left else 0

@@ -31,7 +31,7 @@ def _line(each: DeadLetter) -> list[object]:
 
 
 def show_retried(outcome: RetryOutcome) -> None:
-    """Print the result of a retry, or who will run it."""
+    """Print the result of a retry, or which server will run it."""
     console = drawing.console()
     done = len(outcome.letters) - outcome.waiting - outcome.failed
     if not outcome.letters:
@@ -45,9 +45,9 @@ def show_retried(outcome: RetryOutcome) -> None:
         who = (
             f"the shuffler of {outcome.server} will write them"
             if outcome.server
-            else "the next `pipeline serve` will write them"
+            else "`pipeline serve` will write them when it next starts"
         )
-        console.print(f"{drawing.count(outcome.waiting, 'dead letter')} noted: {who}")
+        console.print(f"{drawing.count(outcome.waiting, 'dead letter')} marked for a retry: {who}")
 
 
 def summary(counts: Mapping[str, int]) -> Table:

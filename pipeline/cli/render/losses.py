@@ -25,29 +25,29 @@ def slot(found: Slot, ours: bool) -> Iterator[str]:
     if found.inactive_since:
         since = f", last read {drawing.moment(datetime.fromisoformat(found.inactive_since))}"
     yield (
-        f"{name} holds back {drawing.size(found.retained_bytes)} of WAL{since}: its reader gets no change any more "
-        f"that was committed after {drawing.position(found.confirmed_lsn)}"
+        f"{name} holds back {drawing.size(found.retained_bytes)} of WAL{since}: its reader will never receive "
+        f"the changes committed after {drawing.position(found.confirmed_lsn)}"
     )
     if ours:
-        yield "a server whose log does not have them all stops, until `pipeline sources adopt` accepts the gap"
+        yield "if the log lacks some of these changes, the server stops until `pipeline sources adopt` accepts the gap"
 
 
 def session(found: StoredSession, slot: Slot | None) -> Iterator[str]:
     """Return what ending a client's session loses; its slot is None if it no longer exists."""
     read = f", which {found.reader} streams" if slot and slot.active_pid is not None and found.reader else ""
     yield (
-        f'slot "{found.slot}" is of a session of {found.wire}{read}: its client is cut off, and gets no change any '
-        f"more that was committed after {drawing.position(found.position)}"
+        f'slot "{found.slot}" belongs to a session of {found.wire}{read}: its client is disconnected, and will never '
+        f"receive the changes committed after {drawing.position(found.position)}"
     )
     if slot is not None:
-        yield f"it holds back {drawing.size(slot.retained_bytes)} of WAL; our slot and other sessions stay"
+        yield f"the slot holds back {drawing.size(slot.retained_bytes)} of WAL; our slot and other sessions stay"
 
 
 def lake(found: LaggingReader) -> str:
     """Return what is lost if retention no longer waits for exports to a folder."""
     return (
-        f"{found.name} lacks {drawing.count(found.seqs, 'seq')}, from a commit of "
-        f"{drawing.moment(found.committed_at)} on: what retention drops of them it never gets"
+        f"{found.name} lacks {drawing.count(found.seqs, 'seq')}, the oldest committed "
+        f"{drawing.moment(found.committed_at)}: it will never receive those that retention drops"
     )
 
 
@@ -58,21 +58,21 @@ def gap(found: HistoryGap, *, reread: bool = False) -> Iterator[str]:
     """
     yield from found.reasons
     if found.begins:
-        yield f"this log begins at {drawing.position(found.staged)}: what the slot sent before never comes again"
-        yield "the other pipeline database, if there is one, gets no change any more that this one receives"
+        yield f"this log begins at {drawing.position(found.staged)}: the slot will not send earlier changes again"
+        yield "if another pipeline database uses this slot, it will miss the changes that this one receives"
         if reread:
-            yield "there is no log to compare tables with: nothing is reread, `pipeline backfill start` reads a table"
+            yield "--reread compares nothing, since the log is empty; `pipeline backfill start` reads a table"
         return
     newest = f", and its newest event was committed {drawing.moment(found.newest)}" if found.newest else ""
-    yield f"the log has what was staged up to {drawing.position(found.staged)}{newest}"
+    yield f"the log has all changes up to {drawing.position(found.staged)}{newest}"
     if found.bytes is None:
-        yield f"{found.database} has another history: what the log lacks of the one before never comes"
+        yield f"{found.database} has another history now: the log will never receive more of the earlier one"
     else:
-        yield f"of {drawing.size(found.bytes)} of WAL that was written since, what the slot cannot send never comes"
+        yield f"of the {drawing.size(found.bytes)} of WAL since then, the log will lack what the slot cannot send"
     if found.sessions:
         yield (
-            f"sessions of clients end, with their slots ({', '.join(found.sessions)}): their positions are of the"
-            " history before, and each client has to begin again, with a new session and its snapshot"
+            f"the sessions of clients end, and their slots are deleted ({', '.join(found.sessions)}): their positions"
+            " belong to the earlier history, so each client must begin again with a new session and its snapshot"
         )
     if reread:
         yield from _reread(found)
@@ -80,11 +80,11 @@ def gap(found: HistoryGap, *, reread: bool = False) -> Iterator[str]:
 
 def _reread(found: HistoryGap) -> Iterator[str]:
     yield (
-        "all captured tables are compared with the log, and only what differs is appended: of each row the state that"
-        " it has now, not the changes that led to it"
+        "all captured tables are compared with the log, and only rows that differ are appended: each in its present"
+        " state, without the changes that led to it"
     )
     if found.keyless:
         some = ", ".join(found.keyless[:_SOME]) + (", …" if len(found.keyless) > _SOME else "")
-        yield f"tables without a key are read as they are now; which of their rows were deleted is never known: {some}"
+        yield f"tables without a key are read completely, so the log will not show which rows were deleted: {some}"
     if found.elsewhere:
-        yield "tables that have another oid there than the log knows are read whole, and deletes in them are not known"
+        yield "tables whose oid has changed are read completely, and the log will not show which rows were deleted"

@@ -1,4 +1,4 @@
-"""Prints retention: what is kept, what would be dropped, what holds it."""
+"""Prints the state of retention: which events are kept, which would be dropped, and which readers prevent that."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _held(now: RetentionStatus, by: str) -> Iterator[tuple[object, object, objec
 
 
 def show_dry_run(now: RetentionStatus) -> None:
-    """Print what would be dropped, what holds it, and when more is old enough."""
+    """Print which events would be dropped now, which readers prevent that, and when the next events are old enough."""
     would = [
         line for each in (now, *now.beside) for line in _would_drop(each, f" of {each.events_table}" * bool(now.beside))
     ]
@@ -57,8 +57,9 @@ def _would_drop(now: RetentionStatus, of: str) -> Iterator[str]:
 
 
 def show_outcome(found: RetentionOutcome, now: RetentionStatus) -> None:
-    """Print what a run has dropped, and the status."""
+    """Print what this run of retention has dropped, then the state of retention."""
     console = drawing.console()
-    dropped = f"{drawing.count(found.partitions, 'partition')}, {drawing.count(found.rows, 'row')} of others dropped"
+    rows = f"{drawing.count(found.rows, 'row')} of other partitions"
+    dropped = f"{drawing.count(found.partitions, 'partition')}, {rows} dropped"
     console.print(dropped if found.partitions or found.rows else "nothing was dropped")
     console.print(summary(now))

@@ -1,4 +1,4 @@
-"""Prints routes: those in force, the events tables, and when routes changed."""
+"""Prints the routes in force, the events tables, and when routes changed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pipeline.terminal.drawing import EscapedText
 
 
 def show_routing(now: RoutingReport) -> None:
-    """Print the routes in force, the events tables, and the routes before."""
+    """Print the routes in force, the events tables, and the earlier routes."""
     if now.in_force is None:
-        drawing.show("nothing was replicated yet: routes apply from the first start on")
+        drawing.show("nothing has been replicated yet; the routes apply when the server first starts")
         return
-    others = "the settings of this command differ: they apply from the next start on"
+    others = "the routes in your settings differ from these; they apply when the server next starts"
     drawing.show(
         drawing.table(("", "tables", "actions", "events table"), _in_force(now.in_force)),
         summary(now.tables),

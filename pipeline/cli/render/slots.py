@@ -1,4 +1,4 @@
-"""Prints the slots of the source: whose each is, who reads it, and what it holds back."""
+"""Prints the replication slots of the source: the owner of each, its reader, and the WAL that it holds back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipeline.operate.slot_owners import OwnedSlot, Owner
 from pipeline.terminal import drawing
 from pipeline.terminal.drawing import EscapedText
 
-_SAID: dict[Owner, str] = {
+_OWNER_TEXTS: dict[Owner, str] = {
     "ours": "ours",
     "part": "ours, for a part of a backlog",
     "other": "another program's",
@@ -17,7 +17,7 @@ _SAID: dict[Owner, str] = {
 
 
 def show(found: Sequence[Slot], none: str) -> None:
-    """Print a line for each slot; the text `none` when there is none."""
+    """Print a line for each slot, or the text `none` if the list is empty."""
     columns = ("slot", "whose", "database", "plugin", "read by", "confirmed", "holds back", "WAL")
     drawing.show(drawing.table(columns, map(_line, found)) if found else none)
 
@@ -39,4 +39,4 @@ def _line(slot: Slot) -> list[object]:
 def _whose(slot: OwnedSlot) -> str | None:
     if slot.whose is None:
         return None
-    return _SAID.get(slot.whose) or f"a session of {slot.wire}"
+    return _OWNER_TEXTS.get(slot.whose) or f"a session of {slot.wire}"

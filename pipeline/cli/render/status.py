@@ -1,4 +1,4 @@
-"""Prints status, findings and sources: aligned columns, coloured on a terminal, plain in a pipe."""
+"""Prints the status, findings and sources in aligned columns: coloured on a terminal, plain in a pipe."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from pipeline.wires.walstream import render as walstream
 
 _STATE_STYLES = {"running": "green", "starting": "yellow", "waiting": "yellow", "failed": "bold red"}
 _READER_STAGES = ("consumed", "followed")
-"""Stages of lag for which the status names the reader that lags most."""
+"""The stages of lag that many readers reach; the status names the slowest reader."""
 FEW_GAPS = 5
 """The most gaps of each kind that the status shows; `pipeline sources list` shows them all."""
 
 
 def show_status(now: PipelineStatus) -> None:
-    """Print if the source is replicated or why not, positions, lag, rates, roles, and tables not captured."""
+    """Print the status: if the source is replicated, or why not; positions, lag, rates, roles, tables not captured."""
     drawing.show(*sections(now))
 
 
@@ -51,7 +51,7 @@ def sections(now: PipelineStatus) -> Iterator[RenderableType]:
 
 
 def _of_the_log(now: PipelineStatus) -> Iterator[Table]:
-    """Return the sections on the log, without positions."""
+    """Return the sections of the status below its head."""
     if now.lag:
         yield from lag_tables(now.lag)
     if now.catchup:
@@ -69,7 +69,7 @@ def _of_the_log(now: PipelineStatus) -> Iterator[Table]:
 
 
 def _problems(now: PipelineStatus) -> Iterator[Table]:
-    """Return the sections on failed schedules, and on tables of which the log lacks something."""
+    """Return the sections on failed schedules, and on tables whose changes or rows the log lacks."""
     if now.failed_schedules:
         yield failed_schedules(now.failed_schedules)
     if now.not_captured:
@@ -102,7 +102,7 @@ def failed_schedules(found: Mapping[str, str]) -> Table:
 
 
 def show_findings(found: Sequence[CheckFinding]) -> None:
-    """Print one line for each finding, its remedy below; then the verdict."""
+    """Print one line for each finding, with its remedy below the line; then the verdict."""
     errors = sum(finding.level == "error" for finding in found)
     warnings = sum(finding.level == "warning" for finding in found)
     verdict = "ready for `pipeline serve`" if not errors else "not ready for `pipeline serve`"
@@ -193,7 +193,7 @@ def _role(role: RoleState) -> list[object]:
 
 
 _UNMARKED = (
-    "without our mark, so another server could take it over; `pipeline check --sql --roles USER,READER` prints the line"
+    "without our mark, so another server could take it over; `pipeline check --sql --roles USER,READER` prints the SQL"
 )
 
 
@@ -238,11 +238,11 @@ def _ways(found: Sequence[WayCount]) -> str:
 
 
 def _adoption(found: BacklogAdoption) -> str:
-    """Return what waits to become a partition, and what it waits for."""
+    """Return how many tables of a backlog wait to become partitions, and which reader delays them."""
     text = f"{found.tables:,} tables with {drawing.count(found.events, 'event')} wait to become partitions"
     if found.from_seq is not None:
-        text += f"; more are filled, seq {found.from_seq} was the first"
-    return f"{text}; {found.held_by} holds them up" if found.held_by else text
+        text += f"; more tables are being filled, from seq {found.from_seq} on"
+    return f"{text}; they wait for {found.held_by}" if found.held_by else text
 
 
 def _lag(now: PipelineStatus) -> str | None:
@@ -288,7 +288,7 @@ def _limit_text(limit: LagLimit) -> EscapedText:
 
 
 def gap_table(found: Sequence[CaptureGap], most: int | None = None) -> Table:
-    """Return a line for each gap; beyond `most` of a kind, a line with the number of the others."""
+    """Return a table with a line for each gap, at most `most` of a kind, then one with the number of the others."""
     rows: list[tuple[EscapedText, str]] = []
     for kind in ("changes", "rows"):
         of_kind = [gap for gap in found if gap.what == kind]
@@ -302,9 +302,9 @@ def gap_table(found: Sequence[CaptureGap], most: int | None = None) -> Table:
 def _gap_text(gap: CaptureGap) -> str:
     until = f"{drawing.position(gap.until_lsn)} ({drawing.cell(gap.until)})"
     if gap.what == "rows":
-        return f"existing rows {until}, when it was published: it had some, or that could not be read"
+        return f"existing rows {until}, when the table was published; it had rows, or could not be checked"
     since = f"changes after {drawing.position(gap.from_lsn)} ({drawing.cell(gap.since)})"
-    return f"{since}, when it was taken out of the publication" + ("" if gap.until is None else f", up to {until}")
+    return f"{since}, when the table left the publication" + ("" if gap.until is None else f", up to {until}")
 
 
 def catchup_table(anchor: str, parts: Sequence[BacklogPart], lags: Sequence[SlotLag]) -> Table:
@@ -331,7 +331,7 @@ def _part_line(name: str, part: BacklogPart, lag: SlotLag | None) -> list[object
 
 def _part_state(part: BacklogPart, lag: SlotLag | None) -> str:
     if part.complete:
-        return "all staged" if part.reached else "all staged, waits for parts before it"
+        return "all staged" if part.reached else "all staged, waits for earlier parts"
     if lag is None or not lag.active:
-        return "nothing reads it now"
-    return "next in order" if part.reached else "reads ahead"
+        return "no connection reads this slot now"
+    return "next in order" if part.reached else "reads ahead of its turn"

@@ -15,7 +15,7 @@ from pipeline.terminal.drawing import EscapedText
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[int, int, int], None]]:
-    """Shows on a terminal how far `verify` has read, until it is done. Standard output stays for the result."""
+    """Show on a terminal how far `verify` has read, while the block runs. Standard output has only the result."""
     with bars.beside_output() as bar:
         task = bar.add_task("verifying", total=None)
 
@@ -26,7 +26,7 @@ def progress_bar() -> Iterator[Callable[[int, int, int], None]]:
 
 
 def show_verification(found: LogVerification) -> None:
-    """Print one line for each check, the rows that violate it below; then the verdict."""
+    """Print one line for each check, then the rows that violate it, then the verdict."""
     if not found.checks:
         drawing.show("nothing to verify: no source has been replicated yet")
         return
@@ -42,9 +42,9 @@ def _verdict(found: LogVerification) -> Iterator[EscapedText]:
     yield EscapedText(f"{found.events_table} {where}: {verdict}", "bold")
     yield drawing.dim(f"{read}, {found.seconds:,.1f} s, {rate:,.0f} rows/s")
     if found.tables:
-        yield EscapedText(f"with all events tables that were ever written: {', '.join(found.tables)}")
+        yield EscapedText(f"the events tables that were ever written were checked: {', '.join(found.tables)}")
     if found.unplaced:
-        yield EscapedText(f"{drawing.count(found.unplaced, 'legacy row')} without a position left out")
+        yield EscapedText(f"not checked: {drawing.count(found.unplaced, 'legacy row')} without a position")
 
 
 def _checked(check: RuleCheck) -> tuple[EscapedText, str, str, EscapedText]:

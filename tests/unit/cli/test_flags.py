@@ -63,7 +63,7 @@ def test_what_a_flag_says_outranks_file_and_environment(
     ],
 )
 def test_flags_of_settings_may_stand_behind_the_command(given: str, moved: str) -> None:
-    first, command = flags.divided(given.split(), cli.parser())
+    first, command = flags.split_arguments(given.split(), cli.parser())
     assert first + command == moved.split()
 
 
@@ -72,7 +72,7 @@ def test_flags_of_settings_may_stand_behind_the_command(given: str, moved: str) 
     [("--slot a --slot b", "b"), ("--slot=a --slot=", ""), ("--slots a", None), ("--slot", None), ("", None)],
 )
 def test_the_value_of_a_flag_is_its_last(given: str, value: str | None) -> None:
-    assert flags.value(given.split(), "--slot") == value
+    assert flags.last_value(given.split(), "--slot") == value
 
 
 def test_values_of_secrets_are_not_in_the_list_of_processes() -> None:

@@ -44,7 +44,7 @@ def test_the_settings_command_shows_each_setting_once() -> None:
 @pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
 def test_the_example_of_each_command_can_be_parsed(names: tuple[str, ...]) -> None:
     program, *words = shlex.split(COMMANDS[names].epilog.removeprefix("Example: "))
-    before, rest = flags.divided(words, cli.parser())
+    before, rest = flags.split_arguments(words, cli.parser())
     assert (program, tuple(rest[: len(names)])) == ("pipeline", names)
     context = cli.parser().make_context("pipeline", [*before, names[0]])
     command = cli.parser()

@@ -153,7 +153,7 @@ def test_a_walsender_that_stayed_behind_is_gone_when_its_slot_is_read(config: Co
 def test_the_commands(config: Config, tmp_path: Path):
     given = {"source_dsn": config.source, "database_dsn": config.database, "slot": config.slot}
     same = run_command("sources", "adopt", folder=tmp_path, **given)
-    assert (same.returncode, same.stdout) == (0, "the source is the known one; nothing was changed\n")
+    assert (same.returncode, same.stdout) == (0, "the stored positions are valid at this source; nothing was changed\n")
     drop(config)
     refused = run_command("sources", "adopt", folder=tmp_path, **given)
     assert (refused.returncode, refused.stderr) == (
@@ -162,8 +162,8 @@ def test_the_commands(config: Config, tmp_path: Path):
     )
     reason, staged, lost = refused.stdout.splitlines()
     assert reason.startswith(f'slot "{config.slot}" does not exist, but ')
-    assert re.fullmatch(r"the log has what was staged up to \S+, and its newest event was committed .* UTC", staged)
-    assert re.fullmatch(r"of .*B of WAL that was written since, what the slot cannot send never comes", lost)
+    assert re.fullmatch(r"the log has all changes up to \S+, and its newest event was committed .* UTC", staged)
+    assert re.fullmatch(r"of the .*B of WAL since then, the log will lack what the slot cannot send", lost)
     other = run_at_terminal("no", "sources", "adopt", folder=tmp_path, **given)
     assert other.returncode == 1 and "nothing was changed" in other.stderr
     adopted = run_command("sources", "adopt", "--yes", folder=tmp_path, **given)

@@ -169,7 +169,7 @@ def test_what_a_lake_lacks_is_let_go_by_who_means_it(aged_log: AgingLog, databas
     refused = run_command(*release, **given)
     assert refused.returncode == 2 and "nothing was changed; add --yes" in refused.stderr
     assert re.fullmatch(
-        rf"{LAKE} lacks 200 seqs, from a commit of .* UTC on: what retention drops .*\n", refused.stdout
+        rf"{LAKE} lacks 200 seqs, the oldest committed .* UTC: it will never receive .*\n", refused.stdout
     )
     assert aged_log.drop().below == 101
     assert run_at_terminal(LAKE, *release, **given).returncode == 0

@@ -362,7 +362,7 @@ def test_what_people_see_of_routes(routed: Routed, capsys: pytest.CaptureFixture
     render_routes.show_routing(operate_routes.collect(settings.load(), routed.log))
     status.show_status(PipelineStatus(revision="0008", events_tables=found.tables))
     text = capsys.readouterr().out
-    assert "they apply from the next start on" in text
+    assert "they apply when the server next starts" in text
     assert text.count(str(AUDIT)) >= 4
     assert (
         f'pipeline_events_table_events_total{{table="{DEFAULT}"}} 7.0'

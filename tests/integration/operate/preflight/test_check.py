@@ -224,7 +224,7 @@ def test_who_owns_the_tables_needs_a_right_only(findings: Check, source: psycopg
 
 def test_errors_that_no_sql_cures_are_told_apart(findings: Check, capsys: pytest.CaptureFixture[str]) -> None:
     assert cures.show([CheckFinding("error", "x", "y", "z")], None) == 1
-    assert capsys.readouterr() == ("", "1 error that no SQL cures:\n  x: y; z\n")
+    assert capsys.readouterr() == ("", "1 error that SQL cannot fix:\n  x: y; z\n")
     assert cures.show(list(findings().values()), None) == 0
     assert capsys.readouterr() == ("", "")
 

@@ -189,14 +189,14 @@ def test_slots_list_names_owners_with_and_without_the_pipeline_database(
     done = command("slots", "list", "--json", database_dsn=nowhere)
     found = {slot["name"]: slot["whose"] for slot in json.loads(done.stdout)["data"]}
     assert found[mine.slot] is None
-    assert done.stderr == "the pipeline database does not answer: which slots are of sessions is not known\n"
+    assert done.stderr == "the pipeline database does not answer, so slots of sessions cannot be recognized\n"
 
 
 def test_a_deleted_slot_ends_its_session_and_no_other(held: Held, command: Callable[..., Any]) -> None:
     mine, other = held.session(), held.session()
     held.stream(mine.slot)
     refused = command("slots", "delete", mine.slot)
-    assert refused.returncode == 2 and "its client is cut off" in refused.stdout
+    assert refused.returncode == 2 and "its client is disconnected" in refused.stdout
     assert slots.find(held.source, mine.slot) is not None
     done = command("slots", "delete", mine.slot, "--yes")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, f'slot "{mine.slot}" deleted, and its session ended')
@@ -240,7 +240,9 @@ def test_a_new_epoch_ends_all_sessions_and_says_so(config: Config) -> None:
         slots.drop(held.source, config.slot)
         said, found = adopted(held)
         both = [idle.slot, streamed.slot]
-        assert any(f"sessions of clients end, with their slots ({', '.join(both)})" in line for line in said)
+        assert any(
+            f"the sessions of clients end, and their slots are deleted ({', '.join(both)})" in line for line in said
+        )
         assert found.sessions == both
         assert f"2 sessions of clients ended: {', '.join(both)}" in found.lines()
         assert [slots.find(held.source, name) for name in both] == [None, None]

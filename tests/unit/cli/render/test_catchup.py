@@ -34,7 +34,7 @@ def test_each_part_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[at + 1 : at + 4] == [
         "pipeline 0/0 0/4C4B40 0/4C4B40 0 B 10.0 MB all staged",
         "pipeline_part_1 0/4C4B40 0/895440 0/5B8D80 3.0 MB 9.0 MB next in order",
-        "pipeline_part_2 0/895440 no end 0/895440 - - nothing reads it now",
+        "pipeline_part_2 0/895440 no end 0/895440 - - no connection reads this slot now",
     ]
     assert any("; the slot is 10.0 MB behind" in line for line in lines)
 

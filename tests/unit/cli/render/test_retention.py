@@ -48,7 +48,7 @@ def test_a_dry_run_without_anything_to_do(capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_run_says_what_went(capsys: pytest.CaptureFixture[str]) -> None:
     retention_report.show_outcome(RetentionOutcome(partitions=1, rows=2_000), some_retention())
-    assert "1 partition, 2,000 rows of others dropped" in capsys.readouterr().out
+    assert "1 partition, 2,000 rows of other partitions dropped" in capsys.readouterr().out
 
 
 def test_what_was_dropped_is_shown_when_the_setting_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
