@@ -1,6 +1,6 @@
-"""A lake in a bucket: `s3://bucket/prefix`. The export reads the same of it (`spark/lake/storage/where.py`).
+"""The address of a lake in a bucket: `s3://bucket/prefix`.
 
-Spark's code shares none with the server; a test compares the two.
+`spark/lake/storage/where.py` parses the same addresses, because Spark runs no code of the server. A test compares both.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ LakeAt = Path | LakeBucket
 
 
 def parse(value: Any) -> Any:
-    """Return a LakeBucket for the URL of a bucket, a path unchanged.
+    """Return a LakeBucket for the URL of a bucket; return a path unchanged.
 
-    Raises ValueError for other URLs, which would be folders here.
+    Raises ValueError for any other URL, which would otherwise name a local folder.
     """
     if not isinstance(value, str) or (scheme := _URL.match(value)) is None:
         return value
     if scheme[1].lower() != "s3":
-        raise ValueError(f"{scheme[1]}: is not supported: name a local folder, one that is mounted, or {_EXAMPLE}")
+        raise ValueError(f"{scheme[1]}: is not supported: name a local folder, a mounted folder, or {_EXAMPLE}")
     url = value.strip().rstrip("/")
     if not _BUCKET.fullmatch(url):
         raise ValueError(f"expected {_EXAMPLE} with the name of a bucket as S3 allows it, not {value!r}")
     if re.search(r"//|/\.\.?(/|$)|[#?\s\x00-\x1f]", url.removeprefix("s3://")):
-        raise ValueError(f"a prefix has no empty parts, no dots alone, and none of #, ? and blanks, unlike {value!r}")
+        raise ValueError(f"expected a prefix without empty parts, `.`, `..`, #, ? and blanks, not {value!r}")
     return LakeBucket(url)

@@ -1,4 +1,4 @@
-"""TLS from the certificate settings: errors in the files are reported before anything starts."""
+"""Loads the TLS certificate and key that the settings name, so that errors in the files are reported at the start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipeline.errors import ConfigError
 
 
 def context(config: Config) -> ssl.SSLContext | None:
-    """The server's TLS context; None when it uses plain HTTP. Raises ConfigError, which names the setting."""
+    """Return the server's TLS context; None if no certificate is set. Raises ConfigError, which names the setting."""
     if config.http_certificate is None or config.http_key is None:
         return None
     _require_readable("PIPELINE_HTTP_CERTIFICATE", config.http_certificate)
@@ -25,7 +25,7 @@ def context(config: Config) -> ssl.SSLContext | None:
 
 
 class _EncryptedKeyError(Exception):
-    """The key needs a passphrase, which no one can enter."""
+    """The key needs a passphrase, which the server has no way to ask for."""
 
 
 def _no_passphrase() -> str:
@@ -49,11 +49,11 @@ def _explained(config: Config, error: Exception) -> str:
     assert config.http_certificate is not None  # noqa: S101  asked before
     if b"-----BEGIN CERTIFICATE-----" not in config.http_certificate.read_bytes():
         return (
-            f"PIPELINE_HTTP_CERTIFICATE: {config.http_certificate} has no certificate in PEM format; set one that has"
+            f"PIPELINE_HTTP_CERTIFICATE: {config.http_certificate} has no certificate in PEM format; name another file"
         )
     assert config.http_key is not None  # noqa: S101  asked before
     if b"PRIVATE KEY-----" not in config.http_key.read_bytes():
-        return f"PIPELINE_HTTP_KEY: {config.http_key} has no private key in PEM format; set one that has"
+        return f"PIPELINE_HTTP_KEY: {config.http_key} has no private key in PEM format; name another file"
     return (
         f"PIPELINE_HTTP_CERTIFICATE and PIPELINE_HTTP_KEY cannot be used: {reason.lower().replace('_', ' ') or error}; "
         "set a certificate and its key in PEM format"

@@ -15,7 +15,7 @@ _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
 def parse(expression: str) -> CronTrigger:
-    """Return the trigger, in UTC. Raises ValueError that says what was expected."""
+    """Return the trigger of a cron expression, in UTC. The text of its ValueError says what was expected."""
     from apscheduler.triggers.cron import CronTrigger
 
     fields = expression.split()
@@ -31,7 +31,7 @@ def parse(expression: str) -> CronTrigger:
 
 
 def _weekdays(field: str) -> str:
-    """Write days of the week out as names, since APScheduler counts from Monday and crontab from Sunday."""
+    """Replace numbers of weekdays by names, since APScheduler counts from Monday and crontab from Sunday."""
     return ",".join(_named(part) for part in field.split(","))
 
 

@@ -1,4 +1,4 @@
-"""Durations as settings have them: `7d`, `12h`, `30m`, `45s`."""
+"""Parses durations in settings: `7d`, `12h`, `30m`, `45s`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 
 def parse(text: str) -> float | None:
-    """Return seconds, at least 1; None for `none`. Raises ValueError that says what was expected."""
+    """Parse a duration or `none`: return its seconds, at least 1; None for `none`. Raises ValueError."""
     return None if text == NONE else _seconds(text, ", or none")
 
 
 def seconds(text: str) -> float:
-    """Return seconds, at least 1. Raises ValueError that says what was expected."""
+    """Parse a duration: return its seconds, at least 1. The text of its ValueError says what was expected."""
     return _seconds(text, "")
 
 

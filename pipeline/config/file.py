@@ -1,4 +1,4 @@
-"""pipeline.toml: settings by their names in lower case, some in sections."""
+"""Reads pipeline.toml, which has settings by their names in lower case, some in sections."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from pipeline.errors import ConfigError
 
 CONFIG_FILE = Path("pipeline.toml")
 _SECTIONS = {"log": "log_", "exports": "export_", "catchup": "catchup_", "sessions": "sessions_"}
-"""The sections of the file: their keys are the settings whose names begin with the section's."""
+"""The sections of the file: `level` in `[log]` is the setting `log_level`."""
 
 
 def read(file: Path | None, names: Sequence[str]) -> dict[str, Any]:
-    """Return the settings in the file; `file` None: pipeline.toml, if it exists. `names`: all settings, for messages.
+    """Return the settings in the file; `file` None: pipeline.toml, if it exists.
 
-    Raises ConfigError for a file that cannot be read or is not TOML.
+    `names`: the names of all settings, which messages list. Raises ConfigError for a file that cannot be read or is
+    not TOML.
     """
     path = file or CONFIG_FILE
     try:
@@ -30,7 +31,7 @@ def read(file: Path | None, names: Sequence[str]) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"configuration file {path} cannot be read: {error.strerror}") from None
     except ValueError as error:  # not TOML, or not UTF-8
-        raise ConfigError(f"configuration file {path} is not TOML: {error}; correct it, or name another") from None
+        raise ConfigError(f"configuration file {path} is not TOML: {error}; correct it, or name another file") from None
 
 
 def _flat(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The environment variables with passwords of followers, one for each by its name. They are no settings. Pure."""
+"""The environment variables that hold passwords of followers. Each has a follower's name in it. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ PREFIX = "PIPELINE_FOLLOWER_PASSWORD_"
 
 
 def variable(follower: str) -> str:
-    """Return the variable of this follower: its name in upper case, with `_` for all but letters and digits."""
+    """Return the follower's variable. It ends in the follower's name, in upper case; `_` replaces other characters."""
     return PREFIX + re.sub(r"[^A-Z0-9]", "_", follower.upper())
 
 
 def variables(follower: str) -> frozenset[str]:
-    """Return the variable of this follower, and the one that may name a file with the password."""
+    """Return the follower's variable for a password, and the variable that may name a file with it."""
     return frozenset((variable(follower), secret_files.naming(variable(follower))))
 
 

@@ -1,4 +1,4 @@
-"""Patterns of tables: `schema.table`, in which `*` matches any text and all else itself. Pure."""
+"""Patterns of tables: `schema.table`, in which `*` matches any text and every other character itself. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable
 
 MOST_STARS = 32
-"""How many stars one pattern of a new consumer may have, as `pipeline.check_consumer` does."""
+"""The most stars in one pattern of a new consumer; `pipeline.check_consumer` has the same limit."""
 MOST_WITH_STARS = 1_000
-"""How many patterns of one call may have a star: each is compared with the name of every table that has changes."""
+"""The most patterns with a star in one call: each is compared with the name of every table that has changes."""
 
 
 def require_qualified(patterns: Iterable[str]) -> None:
-    """Raise ValueError for a pattern that matches no `schema.table`, as `pipeline.check_consumer` does."""
+    """Raise ValueError for a pattern that can match no `schema.table`; `pipeline.check_consumer` refuses the same."""
     if isinstance(patterns, str):
         raise ValueError(f"tables takes a list of patterns like public.orders or shop.*, not the text {patterns!r}")
     for pattern in patterns:
@@ -37,16 +37,16 @@ def matches(patterns: tuple[str, ...], name: str) -> bool:
 
 
 def likes(patterns: Iterable[str]) -> list[str]:
-    """Return the patterns for `schema || '.' || table like any (these)`; pipeline.matches does so in the database."""
+    """Return these patterns in the form that SQL's `like` needs, as `pipeline.matches` does in the database."""
     return [re.sub(r"([\\%_])", r"\\\1", pattern).replace("*", "%") for pattern in patterns]
 
 
 def _fits(pattern: str, name: str) -> bool:
-    """True if the name is what stands before the first star, what stands between two, and what follows the last."""
+    """True if the name has the parts between the stars in their order, and begins and ends as the pattern does."""
     first, *rest = pattern.split("*")
     if not rest or not name.startswith(first):
         return False
-    # The text between two stars is matched at its first place, which leaves the most for the rest.
+    # The text between two stars is matched at its first place, which leaves the most text for the following parts.
     place = len(first)
     for part in rest[:-1]:
         if (found := name.find(part, place)) < 0:

@@ -1,4 +1,4 @@
-"""Routes: which source tables and actions go to which events table. The first one that matches decides."""
+"""Routes: rules that send changes to events tables, by source table and action. The first matching route decides."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pipeline.config import patterns
 Action = Literal["insert", "update", "delete", "truncate", "message", "read"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 LONGEST = 55
-"""The most bytes of an events table's name: its sequence's has eight more, and Postgres cuts names at 63."""
+"""The most bytes of an events table's name: its sequence has eight bytes more, and Postgres cuts names at 63."""
 _IDENTIFIER = r"[^\s.\"]{1,63}"
 _KEYS = ("tables", "actions", "events_table")
 _EXAMPLE = '[{"tables": ["public.audit_*"], "actions": ["insert"], "events_table": "public.audit_events"}]'
 
 
 def events_table_name(value: str) -> str:
-    """Return the name, if an events table can have it. Raises ValueError otherwise."""
+    """Return the name unchanged if an events table can have this name. Raises ValueError otherwise."""
     if not re.fullmatch(rf"{_IDENTIFIER}\.{_IDENTIFIER}", value):
         raise ValueError(f"expected `schema.table`, without quotes, spaces or further dots, not {value!r}")
     if len(value.partition(".")[2].encode()) > LONGEST:
@@ -31,10 +31,10 @@ def events_table_name(value: str) -> str:
 
 
 class Route(BaseModel):
-    """Changes of these tables, by these actions, go to `events_table`. An empty list means all.
+    """A rule: changes of these tables, by these actions, go to `events_table`. An empty list means all.
 
-    A pattern is `schema.table`, where `*` matches anything. A truncate counts as one of the partition root; a message
-    has an empty schema and its prefix as table: `.audit*`.
+    A pattern is `schema.table`, where `*` matches anything. A truncate of a partition counts as a truncate of its
+    partitioned table. A message has an empty schema, and its prefix as table: `.audit*`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -72,23 +72,23 @@ class Route(BaseModel):
         return events_table_name(value)
 
     def matches(self, schema: str, table: str, action: str) -> bool:
-        """True if the route takes a change of this table by this action."""
+        """True if a change of this table by this action belongs to the route."""
         if self.actions and action not in self.actions:
             return False
         return patterns.matches(self.tables, f"{schema}.{table}")
 
     def takes_all_of(self, other: Route) -> bool:
-        """True if this route takes everything that the other one, later in the list, could take."""
+        """True if this route matches all changes that the other route matches."""
         if not set(other.actions or ACTIONS) <= set(self.actions or ACTIONS):
             return False
-        # The text for a * in the other's pattern is one that only a * matches.
+        # Here the other route's pattern is taken as a name: its * stands for any text, so only a * matches it.
         return not self.tables or (
             bool(other.tables) and all(patterns.matches(self.tables, each) for each in other.tables)
         )
 
 
 def parse(value: Any) -> Any:
-    """Return the routes of a list, as the file has it, or JSON as the environment does. Raises ValueError."""
+    """Parse routes: a list, as the file has it, or JSON, as the environment has it. Raises ValueError."""
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else []
@@ -99,13 +99,13 @@ def parse(value: Any) -> Any:
     for number, route in enumerate(value, 1):
         if isinstance(route, dict) and not (route.get("tables") or route.get("actions")):
             raise ValueError(
-                f"route {number} takes everything: give it tables or actions, or set PIPELINE_EVENTS_TABLE"
+                f"route {number} matches all changes: give it tables or actions, or set PIPELINE_EVENTS_TABLE instead"
             )
     return tuple(value)
 
 
 def never_used(routes: Sequence[Route]) -> list[tuple[int, int]]:
-    """Return the numbers, from 1, of routes that never match because of an earlier one, each with its number."""
+    """Return each route that never decides, with the earlier route that matches all its changes. Numbers begin at 1."""
     found = []
     for later, route in enumerate(routes):
         for earlier in range(later):
@@ -116,7 +116,7 @@ def never_used(routes: Sequence[Route]) -> list[tuple[int, int]]:
 
 
 def dividing(routes: Sequence[Route]) -> list[int]:
-    """Return the numbers, from 1, of routes that take some of a table's changes and leave it others."""
+    """Return the numbers, from 1, of routes that match only some of the actions that change a table's rows."""
     changes = {"insert", "update", "delete", "truncate", "read"}
     return [number for number, route in enumerate(routes, 1) if changes > changes.intersection(route.actions) > set()]
 

@@ -1,4 +1,4 @@
-"""Secrets in files, as Docker and Kubernetes mount them: `PIPELINE_SOURCE_DSN_FILE` names the one with the DSN."""
+"""Reads secrets from files, as Docker and Kubernetes mount them: `PIPELINE_SOURCE_DSN_FILE` names the DSN's file."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterable
 from pipeline.errors import ConfigError
 
 _MOST = 65_536
-"""The most characters of a secret. A device or a wrong file is not read to its end."""
+"""The most characters of a secret. The limit ends the reading of a device or of a wrong, large file."""
 
 
 def naming(variable: str) -> str:
-    """Return the environment variable that names the file for this one."""
+    """Return the name of the environment variable that names the file with the secret of `variable`."""
     return f"{variable}_FILE"
 
 
 def read(variables: Iterable[str]) -> dict[str, str]:
-    """Return the secrets of those environment variables that have a file, without the newline at its end.
+    """Read the files that the environment names for these variables; return each secret without newlines at its end.
 
-    Raises ConfigError for a file that gives none, and if the variable itself is set too.
+    Raises ConfigError for a file without a secret, and if the variable itself is also set.
     """
     found = {}
     for variable in variables:
@@ -42,12 +42,12 @@ def _content(variable: str, path: str) -> str:
     except ValueError:  # its text would quote the content
         raise ConfigError(f"{variable}: {file} is not text in UTF-8; write only the secret into it") from None
     if len(text) > _MOST:
-        raise ConfigError(f"{variable}: {file} is too long for a secret; name the file that has it")
+        raise ConfigError(f"{variable}: {file} is too long for a secret; name the file that contains only the secret")
     if not text.strip():
         raise ConfigError(f"{variable}: {file} is empty; write the secret into it, or unset the variable")
     return text.rstrip("\r\n")
 
 
 def _is_a_path(value: str) -> bool:
-    """True if the value can be printed. A user may have set the variable to the secret instead of its file."""
+    """True if the value is a path, and may be printed: a user may have set the variable to the secret by mistake."""
     return value.startswith(("/", "./", "../")) or os.path.exists(value)

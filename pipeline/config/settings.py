@@ -56,14 +56,18 @@ class Config(ExportSettings):
 
     source_dsn: Dsn = Field(None, description="database to replicate from; embedded when not set")
     source_read_dsn: Dsn = Field(
-        None, description="the same database with the role that reads rows of tables; default source_dsn"
+        None, description="the source with a role that only reads rows of tables; default source_dsn"
     )
     database_dsn: Dsn = Field(None, description="database for the events; embedded when not set")
-    source_id: OptionalId = Field(None, description="UUID for source_database_id of the events; made at first start")
-    data_dir: Path = Field(Path(".pipeline"), description="embedded Postgres, exports, logs of jobs")
+    source_id: OptionalId = Field(
+        None, description="UUID in the column source_database_id of events; created at first start"
+    )
+    data_dir: Path = Field(Path(".pipeline"), description="folder of the embedded Postgres, exports and logs of jobs")
     slot: Slot = Field("pipeline", description="replication slot")
-    publication: Publication = Field("pipeline", description="publication of the keyed tables")
-    tables: TablePatterns = Field((), description="`schema.table` list, `*` matches anything; empty means all")
+    publication: Publication = Field("pipeline", description="publication of the tables with a key; created if missing")
+    tables: TablePatterns = Field(
+        (), description="source tables to capture: `schema.table` list, `*` matches anything; empty: all"
+    )
     events_table: EventsTableName = Field("public.sequin_events", description="the default events table")
     routes: Routes = Field(
         (),
@@ -76,24 +80,26 @@ class Config(ExportSettings):
         "stop", description="a change that cannot be written: stop, or park it as a dead letter and continue"
     )
     small_batches: Literal["at_once", "staged"] = Field(
-        "at_once", description="small transactions, when nothing waits: at_once, in one transaction, or staged first"
+        "at_once", description="how small transactions are written: at_once, or staged first like large ones"
     )
     adopt_threshold: Threshold = Field(
-        "64MB", description="WAL backlog above which it becomes partitions of the events table: bytes, 64MB, or off"
+        "64MB", description="size from which a backlog of WAL is written as partitions of the log: bytes, 64MB, or off"
     )
     catchup_threshold: Threshold = Field(
-        "1GB", description="WAL backlog above which more slots are opened: bytes, 64MB, 1GB, or off"
+        "1GB", description="size from which a backlog of WAL is read by more slots: bytes, 64MB, 1GB, or off"
     )
-    catchup_interval: float = Field(1.0, ge=0.05, le=60, description="seconds between two looks at the lag")
+    catchup_interval: float = Field(1.0, ge=0.05, le=60, description="seconds between two checks of the backlog")
     catchup_max_slots: MaxSlots = Field(
-        None, description="slots that read at once; default one less than the host has cores, at most 4"
+        None, description="the most slots that read a backlog at once; default: one fewer than cores, at most 4"
     )
     snapshot: Literal["initial", "never"] = Field(
-        "initial", description="whether the rows that a table has when it joins are read: initial or never"
+        "initial", description="initial: read the existing rows of a table when its capture begins; or never"
     )
-    snapshot_tables: TablePatterns = Field((), description="of these tables, as `tables`; empty means all")
-    snapshot_workers: int = Field(2, ge=1, le=16, description="processes that read tables at once")
-    snapshot_max_rows: int = Field(0, ge=0, description="the most rows a second that are read; 0: no limit")
+    snapshot_tables: TablePatterns = Field(
+        (), description="tables whose existing rows are read: `schema.table` list, `*` matches anything; empty: all"
+    )
+    snapshot_workers: int = Field(2, ge=1, le=16, description="processes that read existing rows at once")
+    snapshot_max_rows: int = Field(0, ge=0, description="the most existing rows that are read a second; 0: no limit")
     verify_schedule: Schedule = Field(
         cron.OFF, description="when the log is compared with the rows of the source: cron in UTC, or off"
     )
@@ -103,19 +109,19 @@ class Config(ExportSettings):
     http_certificate: OptionalPath = Field(None, description="PEM file with the certificate chain; HTTPS when set")
     http_key: OptionalPath = Field(None, description="PEM file with the certificate's key, without a passphrase")
     http_origins: Origins = Field(
-        (), description="web pages of these origins (`https://host:port`) may use the API, besides its own"
+        (), description="origins (`https://host:port`) of web pages that may use the API, in addition to the server's"
     )
     api_token: OptionalSecret = Field(None, description="bearer token that every endpoint but health requires")
     wires: Wires = Field((), description="other systems whose clients are served: pgdeltastream, walstream, sequin")
-    open_wires: Wires = Field((), description="those of them that are answered without the token")
-    sessions_max: int = Field(4, ge=1, description="sessions of such clients at once, each with a slot")
+    open_wires: Wires = Field((), description="those of `wires` whose clients need no api_token")
+    sessions_max: int = Field(4, ge=1, description="the most sessions of pgdeltastream at once, each with a slot")
     sessions_idle: Duration = Field(
         "1h", description="a session ends after this time without a stream or a snapshot request: 7d, 12h, 30m, 45s"
     )
     sessions_wal: Amount = Field(
-        "10GB", description="a session for which the source keeps more WAL is ended: bytes, 64MB, 1GB"
+        "10GB", description="a session ends when the source keeps more WAL for it than this: bytes, 64MB, 1GB"
     )
-    accept: Accepted = Field((), description="findings of `check` that are errors, with which `serve` starts anyway")
+    accept: Accepted = Field((), description="errors of `pipeline check`, by name, in spite of which `serve` starts")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="lowest level to log: debug, info, warning or error"
     )
@@ -132,7 +138,7 @@ class Config(ExportSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Limit the sources to the environment and what `load` passes on: flags and the file."""
+        """Read settings only from the environment and from what `load` passes: flags and the file."""
         return init_settings, env_settings
 
     @model_validator(mode="after")
@@ -159,7 +165,7 @@ class Config(ExportSettings):
         return self
 
     def with_databases(self, source_dsn: str, database_dsn: str) -> Config:
-        """Return these settings with both databases named, as the roles need them."""
+        """Return these settings with the DSNs of both databases, which roles need, also if they are embedded."""
         return self.model_copy(update={"source_dsn": SecretStr(source_dsn), "database_dsn": SecretStr(database_dsn)})
 
     @property
@@ -176,7 +182,7 @@ class Config(ExportSettings):
 
     @property
     def retention_seconds(self) -> float | None:
-        """How long events are kept; None forever."""
+        """Seconds for which events are kept; None: forever."""
         return durations.parse(self.retention)
 
     @property
@@ -191,17 +197,17 @@ class Config(ExportSettings):
 
     @property
     def sessions_idle_seconds(self) -> float:
-        """How long a session may be without a stream or a snapshot request."""
+        """Seconds for which a session may have no stream and no snapshot request."""
         return durations.seconds(self.sessions_idle)
 
     @property
     def sessions_wal_bytes(self) -> int:
-        """How much WAL the source may keep for a session, in bytes."""
+        """The most bytes of WAL that the source may keep for a session."""
         return sizes.amount(self.sessions_wal)
 
     @property
     def source(self) -> str:
-        """libpq connection string of the source. Raises ConfigError while none is resolved."""
+        """libpq connection string of the source. Raises ConfigError if it is not set."""
         return _resolved("PIPELINE_SOURCE_DSN", self.source_dsn)
 
     @property
@@ -211,7 +217,7 @@ class Config(ExportSettings):
 
     @property
     def database(self) -> str:
-        """libpq connection string of the pipeline database. Raises ConfigError while none is resolved."""
+        """libpq connection string of the pipeline database. Raises ConfigError if it is not set."""
         return _resolved("PIPELINE_DATABASE_DSN", self.database_dsn)
 
     def to_json(self) -> str:
@@ -240,9 +246,9 @@ def from_json(text: str) -> Config:
 def load(file: Path | None = None, **flags: Any) -> Config:
     """Return the settings from flags (None: not given), the environment and `file` (default: pipeline.toml, if any).
 
-    The environment has secrets in files, too (`pipeline/config/secret_files.py`).
+    Environment variables may also name files with secrets (`pipeline/config/secret_files.py`).
 
-    Raises ConfigError that names each wrong setting and what was expected; values are never quoted from a DSN.
+    Raises ConfigError, whose text names each wrong setting and what was expected, and never quotes a DSN.
     """
     from_file = config_file.read(file, list(Config.model_fields))
     given = {name: value for name, value in flags.items() if value is not None}
@@ -259,9 +265,9 @@ def load(file: Path | None = None, **flags: Any) -> Config:
 
 
 def unknown_variables() -> dict[str, str | None]:
-    """Return the PIPELINE_ variables of the environment that are not settings, each with the most similar one.
+    """Return each PIPELINE_ variable of the environment that is no setting, with the most similar one that is.
 
-    None if no setting has a similar variable.
+    None: no setting has a similar variable.
     """
     known = {variable(name) for name in Config.model_fields}
     known |= {secret_files.naming(variable(name)) for name in SECRETS}

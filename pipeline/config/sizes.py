@@ -1,4 +1,4 @@
-"""Amounts of bytes as settings have them: `1GB`, `64MB`, `16kB`, `1GiB`, or a bare number."""
+"""Parses amounts of bytes in settings: `1GB`, `64MB`, `16kB`, `1GiB`, or a number without a unit."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from pydantic import ByteSize, TypeAdapter, ValidationError
 OFF = "off"
 """The value of a setting that states no limit."""
 MOST = 2**62
-"""The largest LSN, and more than any WAL has."""
+"""The most bytes that a setting may state: more than any WAL has."""
 _BYTES = TypeAdapter(ByteSize)
 
 
 def parse(text: str) -> int | None:
-    """Return bytes, at least 1, with GB in powers of 1000 and GiB of 1024; None for `off`.
+    """Parse an amount or `off`: return its bytes, at least 1; None for `off`.
 
-    Raises ValueError that says what was expected.
+    A GB is 1000³ bytes, a GiB 1024³. The text of its ValueError says what was expected.
     """
     return None if text == OFF else _amount(text, ", or off")
 
 
 def amount(text: str) -> int:
-    """Return bytes as `parse` does, without `off`."""
+    """Parse an amount as `parse` does, but do not accept `off`."""
     return _amount(text, "")
 
 

@@ -1,4 +1,4 @@
-"""Settings of Spark itself: the section `[spark]` of pipeline.toml, which goes to Spark as it is."""
+"""Checks the settings for Spark: its master, and the section `[spark]` of pipeline.toml, which Spark gets unchanged."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ _ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.au
 
 
 def master(value: str) -> str:
-    """Return the master, if Spark knows its kind. Raises ValueError otherwise."""
+    """Return this address of a Spark master unchanged. Raises ValueError if Spark has no such kind of master."""
     if re.fullmatch(_MASTERS, value):
         return value
     if value.startswith("spark://"):
-        raise ValueError(f"expected a host and a port, spark://host:7077, or several parted by commas, not {value!r}")
+        raise ValueError(
+            f"expected a host and a port, spark://host:7077, or several with commas between, not {value!r}"
+        )
     raise ValueError(f"expected local[*], local[4], spark://host:7077, yarn or k8s://…, not {value!r}")
 
 
@@ -28,7 +30,7 @@ def is_local(master: str) -> bool:
 
 
 def standalone_masters(master: str) -> list[tuple[str, int]]:
-    """Return host and port of each master of a standalone cluster; none for another kind."""
+    """Return host and port of each master of a standalone cluster; an empty list for any other kind of master."""
     if not master.startswith("spark://"):
         return []
     pairs = (each.rpartition(":") for each in master.removeprefix("spark://").split(","))
@@ -36,19 +38,22 @@ def standalone_masters(master: str) -> list[tuple[str, int]]:
 
 
 def encrypts(settings: Mapping[str, str]) -> bool:
-    """True if these settings encrypt what Spark's processes send each other."""
+    """True if these settings encrypt the connections between Spark's processes."""
     return any(settings.get(name, "").lower() == "true" for name in _ENCRYPTED)
 
 
 def parse(value: Any) -> dict[str, str]:
-    """Return names and values of TOML tables, with or without dots in their names, or of JSON. Raises ValueError."""
+    """Return Spark's properties from tables of TOML, nested or with dots in their names, or from JSON.
+
+    Raises ValueError.
+    """
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else {}
         except (ValueError, RecursionError):
             raise ValueError(f"expected JSON such as {_EXAMPLE}") from None
     if not isinstance(value, dict):
-        raise ValueError(f"expected names and values, [spark] in the configuration file or JSON such as {_EXAMPLE}")
+        raise ValueError(f"expected the section [spark] in the configuration file, or JSON such as {_EXAMPLE}")
     found = dict(_flat("", value))
     for name in found:
         if not name.startswith("spark."):
@@ -57,7 +62,7 @@ def parse(value: Any) -> dict[str, str]:
 
 
 def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield full names: TOML makes nested tables of names with dots."""
+    """Yield the full name and the value of each property, since TOML turns names with dots into nested tables."""
     for name, value in values.items():
         if isinstance(value, dict):
             yield from _flat(f"{prefix}{name}.", value)

@@ -1,4 +1,4 @@
-"""A pipeline.toml to begin with: every setting with what it means and its default, commented out."""
+"""Writes the pipeline.toml of `pipeline init`: every setting with its meaning and its default, commented out."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pipeline.errors import ConfigError
 
 _WIDTH = 100
 _HEAD = (
-    "Settings of the WAL Pipeline Server. Each has its default: remove the # in front of one to change it. "
-    "A flag and an environment variable, such as PIPELINE_SLOT for slot, win over this file."
+    "Settings of the WAL Pipeline Server with their defaults. To change a setting, remove the # in front of it. "
+    "A flag or an environment variable, such as PIPELINE_SLOT for slot, overrides this file."
 )
 _GROUPS = {
     "source_dsn": "The databases",
@@ -27,9 +27,9 @@ _GROUPS = {
     "wires": "Clients of other systems",
     "accept": "The server",
 }
-"""The headings, each with the setting that it stands before: settings are in the order of their fields.
+"""The heading of each group of settings, by the first setting of the group. Settings keep the order of their fields.
 
-They are no sections: to enable a key, you would have to enable the head of its section, too.
+Headings are comments. With TOML sections, a user who enables a key would also have to enable its section.
 """
 
 _EXAMPLES = {
@@ -40,11 +40,11 @@ _EXAMPLES = {
     "spark": '{"spark.executor.memory" = "2g"}',
     "wires": '["pgdeltastream"]',
 }
-"""In TOML, where the default does not show how a value is written."""
+"""Examples in TOML for settings whose default does not show how a value is written."""
 
 
 def groups() -> dict[str, list[str]]:
-    """Return the settings under their headings."""
+    """Return the names of the settings by their heading."""
     found: dict[str, list[str]] = {heading: [] for heading in _GROUPS.values()}
     heading = ""
     for name in Config.model_fields:
@@ -54,7 +54,7 @@ def groups() -> dict[str, list[str]]:
 
 
 def text() -> str:
-    """Return the whole file. It states defaults only, and can be loaded as it is."""
+    """Return the complete text of the file, which can be loaded unchanged and then sets nothing."""
     parts = [_comment(_HEAD)]
     for heading, names in groups().items():
         parts.append(f"# --- {heading} ---")
@@ -63,7 +63,7 @@ def text() -> str:
 
 
 def write(path: Path, *, replace: bool) -> None:
-    """Write it to a new file; with `replace`, also over one that is there. Raises ConfigError if that is needed."""
+    """Write the template to a new file; `replace`: or to an existing one. Raises ConfigError if the file exists."""
     try:
         with path.open("w" if replace else "x", encoding="utf-8") as stream:
             stream.write(text())
@@ -78,8 +78,8 @@ def _setting(name: str) -> Iterator[str]:
         yield f"# For example {_EXAMPLES[name]}"
     if name in SECRETS:
         yield _comment(
-            "A secret: if you set it here, no other user may read this file. Better, "
-            f"{secret_files.naming(variable(name))} names a file that holds it."
+            "A secret: if you set it here, make this file unreadable for other users. Better: set "
+            f"{secret_files.naming(variable(name))} to the name of a file that contains it."
         )
     yield f"#{name} = {_value(field.default)}"
 

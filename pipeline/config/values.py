@@ -22,7 +22,7 @@ ICEBERG = "iceberg"
 FORMATS = ("parquet", ICEBERG)
 """The table formats in which a lake can be read."""
 LATEST_AGE = "24h"
-"""The time that a current state may wait, unless the user states another."""
+"""The default of `export_latest_age`."""
 EXPORT_SCHEDULE = "*/5 * * * *"
 COMPACTION_SCHEDULE = "7 * * * *"
 _DSN_FORMS = "a libpq URI (postgresql://user@host/db) or key=value pairs (host=… dbname=…)"
@@ -89,9 +89,9 @@ def _qualified(value: tuple[str, ...]) -> tuple[str, ...]:
 def _formats(value: tuple[str, ...]) -> tuple[str, ...]:
     for name in value:
         if name not in FORMATS:
-            raise ValueError(f"unknown format {name!r}; there are: {', '.join(FORMATS)}")
+            raise ValueError(f"unknown format {name!r}; the formats are: {', '.join(FORMATS)}")
     if FORMATS[0] not in value:
-        raise ValueError(f"expected {FORMATS[0]} among them: the files of the others are those")
+        raise ValueError(f"expected {FORMATS[0]} in the list, because the other formats use its files")
     return tuple(dict.fromkeys(value))
 
 

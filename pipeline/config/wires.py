@@ -1,4 +1,4 @@
-"""The wires: the protocols of other systems' clients, by their names in the settings. Pure."""
+"""The wires, which are protocols of other systems that the server can speak, by their names in the settings. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WITH_SLOTS = ("pgdeltastream",)
 """Wires whose sessions are slots at the source."""
 
 OVER_GRPC = ("walstream",)
-"""Wires that are spoken at PIPELINE_GRPC_PORT; the others are at PIPELINE_HTTP_PORT."""
+"""Wires that are served at PIPELINE_GRPC_PORT; all others are served at PIPELINE_HTTP_PORT."""
 
 
 def with_slots(given: tuple[str, ...]) -> tuple[str, ...]:
@@ -30,7 +30,7 @@ def names(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def unserved(wanted: tuple[str, ...], served: tuple[str, ...]) -> str | None:
-    """Return a message on names in PIPELINE_OPEN_WIRES that PIPELINE_WIRES does not serve; None: nothing."""
+    """Return an error text on names in PIPELINE_OPEN_WIRES that PIPELINE_WIRES lacks; None: it has all of them."""
     missing = [name for name in wanted if name not in served]
     if not missing:
         return None

@@ -88,7 +88,7 @@ def test_patterns_take_everything_but_the_star_as_it_is() -> None:
         ({"tables": "a.b", "events_table": "a.b"}, "route 1, tables: expected a list of texts"),
         ({"tables": ["a.b"], "events_table": "events"}, "route 1, events_table: expected `schema.table`"),
         ({"tables": ["a.b"], "events_table": f"a.{'é' * 28}"}, "at most 55 bytes"),
-        ({"events_table": "a.b"}, "route 1 takes everything"),
+        ({"events_table": "a.b"}, "route 1 matches all changes"),
         ("a.b", "expected a list, [[routes]]"),
     ],
 )

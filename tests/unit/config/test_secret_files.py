@@ -72,7 +72,7 @@ def test_both_is_refused(tmp_path: Path, given: Set) -> None:
         (b"", "{file} is empty; write the secret into it, or unset the variable"),
         (b" \n", "{file} is empty; write the secret into it, or unset the variable"),
         (SECRET.encode("utf-16"), "{file} is not text in UTF-8; write only the secret into it"),
-        (SECRET.encode() * 5000, "{file} is too long for a secret; name the file that has it"),
+        (SECRET.encode() * 5000, "{file} is too long for a secret; name the file that contains only the secret"),
         (f"postgresql://me:{SECRET}@x@db/shop".encode(), "expected a libpq URI"),
         (None, "{file} cannot be read: No such file or directory; name a file that this user may read, or unset it"),
     ],

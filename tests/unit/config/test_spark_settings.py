@@ -35,7 +35,7 @@ def test_the_environment_wins_as_json(tmp_path: Path, monkeypatch: pytest.Monkey
     ("value", "expected"),
     [
         ("no json", "expected JSON such as"),
-        ("[1]", "expected names and values"),
+        ("[1]", "expected the section [spark] in the configuration file"),
         ('{"executor.memory": "2g"}', "which begin with spark., not 'executor.memory'"),
         ('{"spark.jars": ["a"]}', "expected a text or a number for spark.jars"),
     ],
