@@ -20,7 +20,7 @@ class ConfigError(PipelineError):
 
 
 class WrongArgumentError(ConfigError):
-    """A reader of the log gave an argument that is not possible."""
+    """A client of the log gave an argument that is not allowed."""
 
 
 class ConditionRefusedError(ConfigError):
@@ -44,7 +44,7 @@ class SchemaError(PipelineError):
 
 
 class NotReadyError(PipelineError):
-    """`pipeline check` reports an error that needs action by a user, and that the user has not accepted."""
+    """`pipeline check` reports an error that needs a user's action, and that PIPELINE_ACCEPT does not name."""
 
 
 class AddressInUseError(PipelineError):
@@ -73,7 +73,7 @@ class DatabaseSilentError(DatabaseUnavailableError):
 
 
 class ReadAgainError(DatabaseUnavailableError):
-    """Changes that were read but not stored must be written by another path: the source sends them again."""
+    """Changes that were read, but not stored, must be read again, because another path must write them."""
 
 
 class StorageError(PipelineError):
@@ -109,7 +109,7 @@ class ConsumerChangedError(ConsumerError):
 
 
 class CursorExpiredError(ConsumerError):
-    """Retention has dropped events after the position. `floor`: every event after this seq is kept; None: unknown."""
+    """Retention has dropped the next events of a reader. `floor`: every event after this seq is kept; None: unknown."""
 
     def __init__(self, sentence: str, floor: int | None = None) -> None:
         super().__init__(sentence)
@@ -129,15 +129,18 @@ class ApplierOvertakenError(FollowerError):
 
 
 class FollowedTablesChangedError(ApplierOvertakenError):
-    """The set of a follower's tables that follow the log has changed: a table must be or was copied. Read it again."""
+    """The list of tables that follow the log has changed, since a table must be or was copied; read the list again."""
 
 
 class FollowerReleasedError(FollowerError):
-    """A follower was released: nothing more is applied to it."""
+    """A follower was released: the server applies no more changes to it."""
 
 
 class TableLockedError(FollowerError):
-    """Another session uses a table of a follower that must be truncated or divided. `pid`: the session's, if known."""
+    """Another session uses a table of a follower, so that the table cannot be truncated or changed.
+
+    `pid`: the process id of that session, if known.
+    """
 
     def __init__(self, sentence: str, pid: int | None) -> None:
         super().__init__(sentence)
@@ -145,7 +148,7 @@ class TableLockedError(FollowerError):
 
 
 class RowDiffersError(FollowerError):
-    """A follower lacks a row that the log changes, or has one that the log adds: `seq` is the event's."""
+    """A follower lacks a row that the event `seq` changes, or already has a row that this event adds."""
 
     def __init__(self, sentence: str, table: str, seq: int) -> None:
         super().__init__(sentence)
@@ -162,12 +165,13 @@ class SchemaChangeError(FollowerError):
 
 
 class NotFollowableError(FollowerError):
-    """The log does not have a complete row, or a table has another form from this event on: `seq` is the event's.
+    """A follower cannot apply the event `seq`, because the log or the table's columns do not allow it.
 
-    `why`: `skipped`, `parked`, `changed` (the form), `unknown` (the form with which it was copied), `incomplete` (a new
-    row lacks a value), `partition` (a partition that the follower lacks is truncated), or `gap` (an epoch begins with
-    this event, after changes that are not in the log).
-    `table` is empty if all tables are concerned; `oid`: the table's, at the source. `remedy`: None if only copies help.
+    `why`: `skipped` or `parked` (the change), `changed` (the columns), `unknown` (the columns at the time of the copy),
+    `incomplete` (a new row lacks a value), `partition` (a partition that the follower lacks is truncated), or `gap` (an
+    epoch begins with this event, after changes that are not in the log).
+    `table`: empty if the error concerns all tables. `oid`: the table's at the source. `remedy`: None if the tables must
+    be copied again.
     """
 
     def __init__(self, sentence: str, table: str, seq: int, why: str, remedy: str | None = None, oid: int = 0) -> None:
@@ -250,7 +254,7 @@ class SlotLostError(SourceChangedError):
 
 
 class PublicationChangedError(SourceChangedError):
-    """A publication that the server uses did not publish some tables or changes, at least for a while."""
+    """A publication of the server did not publish some tables or changes for some time, or still does not."""
 
 
 class SessionError(ReplicationError):
@@ -270,7 +274,7 @@ class SessionRefusedError(SessionError):
 
 
 class SessionsFullError(SessionRefusedError):
-    """All places for sessions are taken; the text, for the client, names the sessions and how long they are kept."""
+    """PIPELINE_SESSIONS_MAX sessions exist. The text is for the client: it names them, and when each of them ends."""
 
 
 class SessionGoneError(SessionError):

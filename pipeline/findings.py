@@ -1,4 +1,4 @@
-"""A finding of the preflight: what it is, how bad, and what to do."""
+"""A finding of `pipeline check`: the problem, its severity, and what to do."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class CheckFinding:
     """One result of `pipeline check`. An error means that `serve` would not work.
 
     `name` is stable; `remedy` is empty if nothing needs to be done. `waits`: `serve` starts in spite of this error,
-    because time, a person at the running server, or the server's retries can cure it. `cure`: the remedy as SQL, if
-    SQL is enough.
+    because the error can disappear while the server runs, by itself or by a user's action. `cure`: the remedy as SQL,
+    if SQL is enough.
     """
 
     level: Literal["ok", "warning", "error"]
@@ -56,7 +56,7 @@ CheckFindings = Iterator[CheckFinding]
 
 
 def of_error(name: str, error: PipelineError) -> CheckFinding:
-    """Return an error as a finding: the text, and the remedy after the text's last semicolon."""
+    """Turn an error into a finding: its remedy is the part of the error's text after the last semicolon."""
     text, separator, remedy = str(error).rpartition("; ")
     waits = isinstance(error, DatabaseUnavailableError | SlotInUseError)
     return (
@@ -67,23 +67,23 @@ def of_error(name: str, error: PipelineError) -> CheckFinding:
 
 
 def guarded(name: str, check: Callable[[], Iterable[CheckFinding]]) -> CheckFindings:
-    """Yield the findings of `check`; an error that `check` raises becomes a finding of this name."""
+    """Yield the findings of `check`. If it raises an error of the product or of Postgres, yield this as a finding."""
     try:
         yield from check()
     except PipelineError as error:
         yield of_error(name, error)
     except psycopg.Error as error:
-        text = f"cannot be checked: {connections.one_line(error)}"
-        yield CheckFinding("error", name, text, "fix that and check again", waits=True)
+        text = f"this check failed: {connections.one_line(error)}"
+        yield CheckFinding("error", name, text, "fix that error and check again", waits=True)
 
 
 def first_names(names: Iterable[object], shown: int = 5) -> str:
-    """Return the first names of a list in one line, and how many more follow."""
+    """Return the first `shown` names of a list in one line, and the number of the others."""
     listed = [str(name) for name in names]
     more = len(listed) - shown
     return ", ".join(listed[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
 def quoted(connection: psycopg.Connection[Any], text: LiteralString, **names: Composable) -> str:
-    """Return a statement with quoted names that an administrator can run."""
+    """Fill quoted names into a statement, and return it as text that an administrator can run."""
     return SQL(text).format(**names).as_string(connection)

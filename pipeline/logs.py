@@ -1,4 +1,4 @@
-"""Logging: one line per record. `action` is a stable name to search for and alert on."""
+"""Writes log records to standard error, one line each. `action` is a stable name to search for and to alert on."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ def setup(level: str, style: str, role: str) -> None:
 
 
 def chosen(style: str) -> str:
-    """Return `text` or `json`: `auto` means text on a terminal. Children get the result: they write to a pipe."""
+    """Return the format `text` or `json`. `auto`: text on a terminal, else json.
+
+    The parent process decides for its children, since they always write to a pipe.
+    """
     return style if style != "auto" else "text" if sys.stderr.isatty() else "json"
 
 
 def catch() -> None:
-    """Turn Python's warnings and its reports of failed threads into log records."""
+    """Log Python's warnings, and the errors that end threads."""
     logging.captureWarnings(True)
     threading.excepthook = _report_thread
 
@@ -54,7 +57,7 @@ def relay(line: str) -> None:
 
 
 def _is_record(line: str) -> bool:
-    """True if our own formatter wrote the line."""
+    """True if the line is a record in the JSON format of this module."""
     try:
         found = json.loads(line)
     except ValueError:
@@ -82,9 +85,9 @@ class _Text(logging.Formatter):
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         extras = _extras(record)
         extras.pop("action", None)
-        said = record.getMessage() + "".join(f" {key}={value}" for key, value in extras.items())
-        where = f"{clock}.{int(record.msecs):03d} {record.levelname.lower():7} {self._role:11}"
-        line = f"{where} {printable.escaped(said)}"
+        message = record.getMessage() + "".join(f" {key}={value}" for key, value in extras.items())
+        head = f"{clock}.{int(record.msecs):03d} {record.levelname.lower():7} {self._role:11}"
+        line = f"{head} {printable.escaped(message)}"
         return line + ("\n" + printable.below(self.formatException(record.exc_info)) if record.exc_info else "")
 
 

@@ -43,17 +43,17 @@ def say(*lines: object, file: TextIO | None = None) -> None:
 
 
 def below(text: str) -> str:
-    """Return text of many lines, such as a traceback, with each line indented: no line looks like a line of the log."""
+    """Indent each line of a text such as a traceback, so that no line looks like a line of the log."""
     return "\n".join(f"    {escaped(line)}" for line in text.split("\n"))
 
 
 def in_json(text: str) -> str:
-    """Return equal JSON in printable characters; only strings of JSON can hold other characters."""
+    """Return equal JSON in which every character is printable; others are escaped in its strings."""
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def in_comment(text: str) -> str:
-    """Return a name or a statement for a comment of printed SQL: JSON in ASCII, so that it cannot end the comment."""
+    """Return a name or statement as ASCII JSON for a comment in printed SQL, so that no line break ends the comment."""
     return json.dumps(text)
 
 

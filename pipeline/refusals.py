@@ -1,4 +1,7 @@
-"""Map each error to its codes: SQLSTATE of the SQL functions, HTTP status, WebSocket close code, gRPC status."""
+"""Maps each error to its codes: SQLSTATE of the SQL functions, HTTP status, WebSocket close code, gRPC status.
+
+This module also turns errors of a database into errors of the product.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ErrorCodes:
-    """The codes of an error class. `sqlstate`: what SQL functions raise. After close code RESTART clients reconnect.
+    """The codes of an error class.
 
-    `grpc`: the name of a gRPC status; after UNAVAILABLE clients call again.
+    `close_code`: for WebSockets; after RESTART, clients reconnect. `grpc`: the name of a gRPC status; after
+    UNAVAILABLE, clients call again. `sqlstate`: the code that SQL functions raise; None: they never raise this error.
     """
 
     error: type[PipelineError]
@@ -52,7 +56,7 @@ _TABLE = (
     ErrorCodes(CursorHeldError, 409, close_codes.HELD, "FAILED_PRECONDITION", "55006"),
     ErrorCodes(
         CursorExpiredError, 410, close_codes.EXPIRED, "OUT_OF_RANGE", "22003"
-    ),  # retention has dropped what comes next
+    ),  # retention has dropped the next events
     ErrorCodes(ConsumerError, 409, close_codes.RESTART, "UNAVAILABLE", "42710"),  # the name is taken
     ErrorCodes(WrongArgumentError, 422, close_codes.RESTART, "INVALID_ARGUMENT", "22023"),
     ErrorCodes(ConditionRefusedError, 422, close_codes.RESTART, "INVALID_ARGUMENT"),
@@ -79,12 +83,12 @@ def from_sqlstate(error: psycopg.Error) -> PipelineError | None:
     kind = next((each.error for each in _TABLE if each.sqlstate and each.sqlstate == error.sqlstate), None)
     if kind is None:
         return None
-    said, hint = connections.one_line(error), (error.diag.message_hint or "").strip().rstrip(".")
-    return kind(f"{said}; {hint[0].lower()}{hint[1:]}" if hint else said)
+    text, hint = connections.one_line(error), (error.diag.message_hint or "").strip().rstrip(".")
+    return kind(f"{text}; {hint[0].lower()}{hint[1:]}" if hint else text)
 
 
 def for_reader(error: Exception) -> PipelineError | None:
-    """Return the error to report to a reader for any error of its request; None if the error is unexpected."""
+    """Return the product's error to report to a client whose request failed; None if the error is unexpected."""
     if isinstance(error, PipelineError):
         return error
     if isinstance(error, PoolTimeout | TooManyRequests):
@@ -103,7 +107,7 @@ def log_unexpected(error: Exception, action: str) -> None:
 
 def _temporary(error: Exception) -> DatabaseUnavailableError:
     return DatabaseUnavailableError(
-        f"the pipeline database cannot do it now: {connections.one_line(error)}; try again later"
+        f"the pipeline database cannot answer now: {connections.one_line(error)}; try again later"
     )
 
 
@@ -112,9 +116,9 @@ def _from_database(error: psycopg.Error) -> PipelineError:
     if state.startswith(_TEMPORARY) or connections.is_gone(error):
         return _temporary(error)
     if state in _NOT_MIGRATED:
-        return DatabaseUnavailableError("the pipeline database is of another version; run `pipeline migrate`")
+        return DatabaseUnavailableError("the pipeline database has tables of another version; run `pipeline migrate`")
     if isinstance(error, psycopg.DataError):
-        return WrongArgumentError("Postgres does not accept one of the values, for instance a text with a zero byte")
+        return WrongArgumentError("Postgres does not accept one of the values, for example a text with a zero byte")
     logger.error("%s", connections.one_line(error), extra={"action": "api.failed", "sqlstate": state})
     return StorageError("the pipeline database rejected the server's statement; the server's log says why")
 
@@ -126,7 +130,7 @@ def for_command(error: BaseException) -> PipelineError | None:
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         remedy = "connect as a user who has the privilege, or grant it"
     elif error.sqlstate in _NOT_MIGRATED:
-        remedy = "its tables are of another version: run `pipeline migrate`, or the version that made them"
+        remedy = "the tables belong to another version: run `pipeline migrate`, or use the newer version"
     else:
         remedy = "run `pipeline check` to see what is wrong"
     return PipelineError(f"a database rejected a statement: {connections.one_line(error)}; {remedy}")
