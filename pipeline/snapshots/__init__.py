@@ -1,3 +1,3 @@
-"""Rows that were there before: tables are read in ranges, each of which has a place in the stream."""
+"""Reads the existing rows of tables, in ranges. Each range gets a place in the stream."""
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from pipeline.terminal.drawing import EscapedConsole
 
 _PLAIN_EVERY = 2.0
 _RATE_SECONDS = 10.0
-"""How many of the last seconds the rate covers."""
+"""The rate is the average over this many seconds."""
 
 
 class ProgressPrinter(Protocol):
@@ -70,7 +70,7 @@ def shown(as_json: Callable[[BackfillStatus], None] | None = None) -> Iterator[P
 
 
 def doing(now: BackfillStatus, *, served: bool) -> str:
-    """Return the state of the backfill, with what it does or waits for."""
+    """Return the state of the backfill, with its current step or the reason why it waits."""
     if not served and not now.ended:
         return f"{now.state}: {NO_SERVER}"
     return f"{now.state}: {now.reason}" if now.reason else now.state

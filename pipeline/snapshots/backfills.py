@@ -97,8 +97,8 @@ class StoredBackfill:
     def differences(self) -> dict[str, Any] | None:
         """Return what the shuffler must know about the ranges of a comparison; None if the backfill does not compare.
 
-        `metadata` marks the events. `told_seqs`: since when the log has every change. `void_upto`: up to which epoch
-        and LSN events know the rows by another key.
+        `metadata` marks the events. `told_seqs`: the seqs after which the log has every change. `void_upto`: events up
+        to this epoch and LSN identify the rows by another key.
         """
         if not self.compares:
             return None
@@ -160,7 +160,7 @@ def start(
 
 
 def begin_wait(connection: Connection, backfill: int, xid: int, lsn: int, since_seqs: Mapping[str, int]) -> None:
-    """Let the backfill wait until every transaction with a smaller xid has ended, and read then."""
+    """Let the backfill wait until every transaction with a smaller xid has ended; then it reads."""
     values = {"id": backfill, "xid": str(xid), "lsn": lsn, "since_seqs": Jsonb(dict(since_seqs))}
     connection.execute(statement("snapshots", "begin_wait"), values)
 

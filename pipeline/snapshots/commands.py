@@ -1,4 +1,4 @@
-"""`pipeline backfill`: request that a running server reads the rows of a table, for the first time or again."""
+"""`pipeline backfill`: ask the running server to read the rows of a table, for the first time or again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOOK_SECONDS = 0.5
 """Seconds between two queries of --wait."""
 Number = Annotated[int, typer.Argument(metavar="ID", min=1, max=2**63 - 1)]
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="schema.table", show_default=False)]
-Where = Annotated[str | None, typer.Option(metavar="CONDITION", help="Only the rows for which this holds.")]
+Where = Annotated[str | None, typer.Option(metavar="CONDITION", help="Read only the rows that fulfil this condition.")]
 Differences = Annotated[bool, typer.Option("--differences", help="Append only what differs from the log.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the log as it is for these partitions.")]
 Always = Annotated[

@@ -64,10 +64,10 @@ class DifferencePlanner:
         self._source, self._look, self._plan, self._stored = source, look, plan, stored
 
     def run(self, taken: ClaimedRange, backfill: StoredBackfill, stop: Callable[[], bool]) -> bool:
-        """Compare the table; False if the comparison was stopped, or its range was taken away, before its end.
+        """Compare the table; False if the comparison was stopped early, or its range was given to another worker.
 
-        Then the comparison must start again. Ranges that were already planned are read now and again later: keys that
-        do not differ add nothing.
+        Then the comparison must start again. Ranges that it already planned are read, and planned and read again later.
+        Keys that do not differ add no events, so this is harmless.
         """
         backfills.wait(self._plan, backfill.id, REASON)
         stopping = _Stopping(self._plan, backfill.id, stop)
@@ -82,7 +82,7 @@ class DifferencePlanner:
         return not stopping.said and self._end(taken, backfill, batch or [])
 
     def _end(self, taken: ClaimedRange, backfill: StoredBackfill, last: Sequence[Sequence[str]]) -> bool:
-        """Plan the last batch and end the comparison; False if its range was taken away."""
+        """Plan the last batch and end the comparison; return False if its range was given to another worker."""
         ended = False
         with self._plan.transaction():
             backfills.more_ranges(self._plan, backfill.id, -1)  # first: a cancel locks the backfill before its ranges

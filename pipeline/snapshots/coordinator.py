@@ -32,9 +32,9 @@ logger = logging.getLogger(__name__)
 
 LOCK_TIMEOUT = "2s"
 TABLES_SECONDS = 2.0
-"""Seconds between two queries of which tables are captured."""
+"""Seconds between two queries for the list of captured tables."""
 TRUNCATES_SECONDS = 5.0
-"""Seconds between two searches for truncates: a truncate makes a table complete that was never read."""
+"""Seconds between two searches for truncates: a truncated table is complete, even if it was never read."""
 _SETTLE_TABLE = """\
 update pipeline.snapshot_tables set settled_lsn = %(lsn)s
 where source_id = %(source)s and table_oid = %(oid)s and epoch = %(epoch)s and captured
@@ -171,7 +171,7 @@ class SnapshotCoordinator:
                 self._rounds[number].left_out += moved.left_out
 
     def _follow(self, backfill: StoredBackfill) -> None:
-        """Plan relations again that have changed; if all ranges are read, finish the backfill."""
+        """Plan changed relations again; if all ranges are read, finish the backfill."""
         extents = _of(backfill, self._extents(backfill.table_oid))
         if backfill.compares:
             if ranges.left(self._pipeline, backfill.id) == 0:
@@ -217,8 +217,8 @@ class SnapshotCoordinator:
     def _ends(self, backfill: StoredBackfill, extents: Sequence[RelationSize]) -> bool:
         """Plan one empty range as the last one; False if it was planned before, or if the table has no relation.
 
-        When its marker has arrived, the log has all changes that the table had before no range was left. The marker of
-        the range before is not enough: a relation may have been emptied or dropped since.
+        When the marker of this range has arrived, the log has all changes that the table had until its last range was
+        read. The marker of the last range with rows is too early: a relation may have been emptied or dropped since.
         """
         if backfill.id in self._ended or not extents:
             return False
@@ -283,7 +283,7 @@ class SnapshotCoordinator:
                         rewrites.settle(self._pipeline, rewritten, backfill.started_at, place)
         self._rounds.pop(backfill.id, None)
         self._ended.discard(backfill.id)
-        said = "they differed from the log" if backfill.compares else "the log had something newer of the others"
+        said = "they differed from the log" if backfill.compares else "the log had newer events of the other rows"
         logger.info(
             "%s is read: %s rows, of which %s are events; %s",
             backfill.table,
@@ -307,12 +307,12 @@ class SnapshotCoordinator:
 
 
 def _of(backfill: StoredBackfill, extents: Sequence[RelationSize]) -> Sequence[RelationSize]:
-    """Return the relations whose rows the backfill reads: all of its table, or only some partitions."""
+    """Return the relations whose rows the backfill reads: all relations of its table, or only some partitions."""
     return extents if backfill.relations is None else [each for each in extents if each.oid in backfill.relations]
 
 
 def recover_ranges(source: Connection, pipeline: Connection, source_id: UUID) -> None:
-    """Let ranges be read again whose reader or marker was lost.
+    """Release the ranges whose reader or marker was lost, so that they are read again.
 
     A staged range belongs to the stream once its marker has committed, even if its reader has died. If the stream is
     beyond the marker and the range still has no place, an older version of the server has met the marker.

@@ -1,4 +1,4 @@
-"""Find keys that rows have left by an update: the log has no separate event under such a key."""
+"""Find keys that rows no longer have after an update: the log has no separate event under such a key."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 ChangePlace = list[int]
-"""Epoch, commit_lsn and commit_idx."""
+"""The position of a change in the stream: epoch, commit_lsn and commit_idx."""
 TABLES = 32
-"""For how many tables the departures are kept in memory, because ranges of several tables are read in turns."""
+"""The most tables whose departures stay in memory: workers read ranges of several tables in turns."""
 
 
 @dataclass
 class _TableDepartures:
-    """The departures of one table. `places`: by key, where a row has left it last. `seqs`: what was read of the log."""
+    """The departures of one table.
+
+    `places`: by key, the last change with which a row left it. `seqs`: by events table, how far the log was read.
+    """
 
     key_columns: tuple[str, ...]
     seqs: Mapping[str, int] = field(default_factory=dict)

@@ -84,18 +84,22 @@ class Backfill(BaseModel):
     id: int
     table: str
     kind: Literal["initial", "asked", "differences"] = Field(
-        description="initial: its table had joined; asked: a user asked for it; differences: it compares"
+        description="initial: its table joined; asked: a user asked for it; differences: it appends only what differs"
     )
-    condition: str | None = Field(description="only rows for which this holds; null: all")
+    condition: str | None = Field(description="it reads only rows that fulfil this; null: all rows")
     state: Literal["waiting", "reading", "paused", "complete", "failed", "cancelled"]
-    reason: str | None = Field(description="what it waits for or does, why it has failed, or what it could not know")
+    reason: str | None = Field(
+        description="its current step, what it waits for, why it failed, or what it could not find out"
+    )
     ranges_done: int
     ranges_all: int
     rows_read: int
-    rows: int = Field(description="events added; the log had the same or something newer of the rest of `rows_read`")
-    rows_estimated: int | None = Field(description="of the whole table, whatever the condition")
-    rows_per_second: float | None = Field(description="since it began; null unless it is reading")
-    seconds_left: float | None = Field(description="at the rate so far")
+    rows: int = Field(
+        description="events added; for the rest of `rows_read`, the log had the same values or newer ones"
+    )
+    rows_estimated: int | None = Field(description="estimated rows of the whole table, with or without a condition")
+    rows_per_second: float | None = Field(description="average since the backfill began; null unless it is reading")
+    seconds_left: float | None = Field(description="estimated from the rate so far")
     events_table: str | None
     first_seq: int | None
     last_seq: int | None

@@ -1,6 +1,6 @@
-"""Find keys that tables had only between two reads of the catalog: the log has changes of rows under such keys.
+"""Find keys that tables had only for a while between two reads of the catalog: the log has changes under such keys.
 
-Only the stream knows such a version of a table, once the stream gets there.
+Only the stream shows such a version of a table, once it gets to that point.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FormerKeys:
                 self._keys[oid].append((lsn, certain))
 
     def had_another(self, table: CapturedTable, known: SnapshotTable | None) -> bool:
-        """True if the table's key was another one in between, since the log has had the table by its key of now.
+        """True if the table had another key for a while after the log first had it with its current key.
 
         Also true if the table was a partition in between: the log has changes from that time as another table's.
         `known`: None if the table is not stored yet; then its key may have been another one since its capture began.

@@ -36,7 +36,7 @@ class SnapshotTable:
 
     @property
     def unread(self) -> bool:
-        """True if the table must be read and no backfill does: another one was under way when it joined."""
+        """True if the table must be read and no backfill reads it, because another one was under way when it joined."""
         return self.backfill_id is None and self.complete_seq is None and self.reason is None
 
     @property
@@ -79,7 +79,7 @@ def is_rekeyed(table: CapturedTable, before: SnapshotTable) -> bool:
 
 
 def had_inserts_alone(table: CapturedTable, joined: Mapping[int, CaptureStart]) -> bool:
-    """True if the log may have rows of a table that is not stored yet, from a time when only inserts were captured."""
+    """True if a table that is not stored yet may have rows in the log, from a time when only inserts were captured."""
     found = (joined.get(oid) for oid in {table.oid, *table.relations})
     return table.keyed and any(each is not None and each.root_oid is None for each in found)
 
@@ -90,6 +90,6 @@ def has_another_key(table: CapturedTable, before: SnapshotTable) -> bool:
 
 
 def is_described(table: CapturedTable, before: SnapshotTable) -> bool:
-    """True if the stored names and key are those of now."""
+    """True if the stored names and key are the current ones."""
     now = table.schema, table.name, table.keyed, table.key, list(table.members)
     return now == (before.table_schema, before.table_name, before.keyed, before.key, before.members)

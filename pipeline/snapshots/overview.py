@@ -39,7 +39,7 @@ class IncompleteTable:
 
 @dataclass(frozen=True)
 class TableCoverage:
-    """Since when the log has all changes of a captured table.
+    """The point from which on the log has all changes of a captured table.
 
     `from_seqs`: by events table, the seq after which the log has the changes without a gap. None, with a `reason`, if
     the table is incomplete now and was so in earlier epochs.

@@ -83,7 +83,7 @@ def unsettled(pipeline: Connection, stored: ReplicationSource, root: int | None 
 
 
 def end_doubts(pipeline: Connection, source: uuid.UUID, epoch: int) -> None:
-    """Treat joined partitions as returned ones, if the log already had rows of them when they joined."""
+    """Treat joined partitions as partitions that returned, if the log already had rows of them when they joined."""
     doubtful = pipeline.execute(_DOUBTFUL_PARTITIONS, {"source": source}).fetchall()
     for change, of_epoch, lsn in doubtful:
         reached = of_epoch != epoch or progress.log_reaches(pipeline, source, lsn)[0]

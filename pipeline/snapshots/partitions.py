@@ -29,7 +29,7 @@ select distinct c.root_oid, c.leaf_oid from pipeline.partition_changes c
 where c.source_id = %(source)s and c.what in ('detached', 'dropped')
     and coalesce(c.settled_as, 'kept') = 'kept'
 """
-"""Leaves that have left a table while the log still has their rows, as far as is known."""
+"""Leaf partitions that have left a table while the log probably still has their rows."""
 _PARTITION_LOOKS = "select root_oid, epoch from pipeline.partition_looks where source_id = %(source)s"
 """Partitioned tables whose leaves are stored."""
 
@@ -156,7 +156,10 @@ class _PartitionComparison:
             self._store(leaf)
 
     def compare(self, root: int, leaves: Mapping[int, LeafPartition], unread: str | None) -> None:
-        """Find leaves that joined or left. `unread`: why partitions that join are not read; None: they are read."""
+        """Find leaf partitions that joined or left.
+
+        `unread`: why joining partitions are not read; None: they are read.
+        """
         self.compared.add(root)
         known = self._known.get(root, {})
         of_version_before = any(not leaf.attached_by for leaf in known.values())

@@ -13,7 +13,7 @@ from pipeline.snapshots import known_tables, partition_changes
 
 @dataclass(frozen=True)
 class PartitionSettlement:
-    """The result of `settle --keep`. `changes`: how many were settled; `always`: later changes are settled at once."""
+    """The result of `settle --keep`. `changes`: how many were accepted; `always`: later changes are accepted, too."""
 
     table: str
     changes: int
@@ -21,10 +21,10 @@ class PartitionSettlement:
 
 
 def keep(config: Config, pipeline: Connection, name: str, *, always: bool | None = None) -> PartitionSettlement:
-    """Settle the known changes of this table: `schema.table`, or a table of the schema public.
+    """Accept the known partition changes of this table: `schema.table`, or a table of the schema public.
 
-    `always`: also settle later changes at once: partitions that leave, and those that join and are not read. None
-    leaves that setting as it is. Raises TableRefusedError or BackfillError.
+    `always`: also accept later changes as soon as they are found: partitions that leave, and partitions that join and
+    are not read. None leaves that setting as it is. Raises TableRefusedError or BackfillError.
     """
     stored = sources.find(pipeline, config.source_id)
     if stored is None:

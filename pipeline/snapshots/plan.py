@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from pipeline.log.staging.ranges import PlannedRange
 
 ROWS, BYTES = 6_000, 16_000_000
-"""About how many rows, and at most how many bytes, one range has: what is lost if its reading is interrupted. While the
-stream has changes, ranges are shorter (LIVELY_ROWS in pipeline.snapshots.worker)."""
+"""A range has about this many rows, and at most this many bytes.
+
+If its reading is interrupted, all of them are read again. While the stream has changes, ranges are shorter (LIVELY_ROWS
+in pipeline.snapshots.worker).
+"""
 BLOCK = 8_192
 ROWS_PER_BLOCK = 60
 """The estimate for a table that was never analyzed."""
@@ -54,6 +57,6 @@ def by_blocks(relation: RelationSize) -> Iterator[PlannedRange]:
 
 
 def whole(relation: RelationSize) -> Iterator[PlannedRange]:
-    """Yield one range for all rows: without a key, changes made between two ranges could not be matched to rows."""
+    """Yield one range for all rows: without a key, a change made between two ranges could not be matched to its row."""
     if relation.blocks:
         yield PlannedRange(relation.oid, relation.table_oid, relation.file, 0, None)

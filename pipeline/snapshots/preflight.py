@@ -30,7 +30,7 @@ _PATIENCE = "set local lock_timeout = '1s'"
 def run(
     config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
 ) -> CheckFindings:
-    """Report how long reading the tables that will join takes, and which cannot be read.
+    """Report which of the joining tables can be read, and how long that takes.
 
     Parameters as in `source_checks.run`.
     """
@@ -53,7 +53,7 @@ def run(
             tried = to_read.relations(reading, failed, named, sized=False)
     except psycopg.errors.LockNotAvailable:
         yield CheckFinding(
-            "warning", NAME, "a session locks a table: how much there is to read is not known", "check again"
+            "warning", NAME, "a session locks a table, so the number of rows to read is not known", "check again"
         )
         return
     if joining:

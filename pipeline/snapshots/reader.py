@@ -44,7 +44,7 @@ from pipeline.wal.messages import UNCHANGED, Row
 
 LOCK_TIMEOUT = "2s"
 CONDITION_SECONDS = 60
-"""How many seconds reading a range with a condition may take: a user's condition may take any time for each row."""
+"""Seconds that reading a range with a condition may take: a user's condition may be slow for each row."""
 STAGE_BYTES = 1_000_000
 """About how many bytes of rows are sent to the pipeline database at once."""
 _FAILED = (psycopg.pq.TransactionStatus.INERROR, psycopg.pq.TransactionStatus.UNKNOWN)
@@ -89,7 +89,9 @@ class RangeReader:
     def read(
         self, taken: ClaimedRange, staging: RangeWriter, since: Mapping[str, int], condition: str | None = None
     ) -> None:
-        """Read the range and stage its rows, unless the range was taken away. `since`: seqs before the backfill began.
+        """Read the range and stage its rows, unless the range was taken away.
+
+        `since`: the newest seqs before the backfill began.
 
         `condition`: a user's text. It is checked in the transaction that reads, because a table's owner may alter
         columns, or add a cast, at any time. Raises TableReadBlockedError, PlannedTableChangedError,
@@ -130,7 +132,7 @@ class RangeReader:
         if shape.by_key and captured_now.is_about_to_be_keyed(
             self._source, self._pipeline, self._stored, taken.table_oid, taken.relation_oid
         ):
-            raise TableReadBlockedError("it has got a key: waits until its updates are captured")
+            raise TableReadBlockedError("the table has a key now: the backfill waits until its updates are captured")
         chosen = [shape.published]
         if taken.keys is not None:  # read again because the log lacks values of these rows
             key = key_comparison.read(self._source, taken.relation_oid, shape.version.key_columns, by_text=True)
@@ -153,13 +155,15 @@ class RangeReader:
             facts = self._shapes.facts(oid, taken.table_oid, name)
             shape = self._shapes.shape(oid, facts)
             if not shape.by_key or any(len(key) != len(shape.version.key_columns) for key in taken.keys or ()):
-                raise TableUnreadableError(f"{name} has another key than when it was compared; start it again")
+                raise TableUnreadableError(
+                    f"{name} has another key than when it was compared; start the backfill again"
+                )
             comparison = key_comparison.read(self._source, oid, shape.version.key_columns)
             chosen = comparison.is_one_of(taken.keys or ())
             self._copy(range_query(taken, name, shape.version, [chosen, shape.published]), shape, staging, found)
             read.append((facts, shape, comparison))
         if self._shapes.leaves(taken.table_oid) != leaves:
-            raise PlannedTableChangedError("its partitions are others now")
+            raise PlannedTableChangedError("the table has other partitions now")
         facts, shape, comparison = read[0]
         found |= self._stage_missing(taken.keys or (), comparison, shape, staging, found)
         return facts, shape, self._departures.of(taken.table_oid, shape.version, found)
@@ -230,7 +234,11 @@ class RangeReader:
 
         `limit`: how many milliseconds a statement may take; None: as many as the role has.
         """
-        remedy = _RAISE if limit is None else f"its condition has {CONDITION_SECONDS} s; start it with another"
+        remedy = (
+            _RAISE
+            if limit is None
+            else f"its condition may take {CONDITION_SECONDS} s; start the backfill with another condition"
+        )
         try:
             self._begin(limit)
             yield

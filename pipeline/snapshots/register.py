@@ -38,7 +38,7 @@ _LOOKED = (0, 0)
 """An edge that is stored when the inheritance was read for the first time."""
 
 InheritanceEdge = tuple[int, int]
-"""The oid of a table, and the oid of a table from which it inherits."""
+"""The oids of a table and of one table from which it inherits."""
 _INHERITING_TABLES = """\
 select i.inhrelid::pg_catalog.int8, i.inhparent::pg_catalog.int8
 from pg_catalog.pg_inherits i join pg_catalog.pg_class c on c.oid operator(pg_catalog.=) i.inhrelid
@@ -164,7 +164,7 @@ class TableRegister:
             self._store(table, joined, EARLIER)
 
     def _begin_epoch(self, table: CapturedTable, before: SnapshotTable, joined: CaptureStart | None) -> None:
-        """Store a table at its first update in an epoch: the log lacks what happened between the epochs."""
+        """Store a table at its first update in an epoch. The log lacks its changes between the epochs."""
         rekeyed = known_tables.has_another_key(table, before)
         same = self._is_same(table, before) and not rekeyed
         kind = backfills.DIFFERENCES if same and table.keyed else "asked"
@@ -202,7 +202,7 @@ class TableRegister:
         )
 
     def _empty_at(self, table: CapturedTable, joined: Mapping[int, CaptureStart]) -> int | None:
-        """Return the LSN at which the table joined without rows; None if the stream lacks inserts since then."""
+        """Return the LSN at which the table joined if it was empty; None if the stream lacks inserts since then."""
         found = [joined.get(oid) for oid in table.relations]
         there = [
             each.joined_lsn

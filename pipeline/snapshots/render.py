@@ -16,7 +16,7 @@ from pipeline.terminal.drawing import EscapedText
 _STYLES = {"complete": "green", "reading": "green", "waiting": "yellow", "paused": "yellow", "cancelled": ""}
 
 _KINDS = {
-    "initial": "initial: the table had joined",
+    "initial": "initial: the table joined",
     "asked": "asked: a user asked for all rows",
     "differences": "differences: only what differs from the log is appended",
 }
@@ -30,7 +30,9 @@ def line(found: BackfillStatus) -> str:
     if found.state == "complete":
         said += f": {drawing.count(found.rows_read, 'row')} read, {drawing.count(found.rows, 'event')}"
         newer = (
-            "the log had the others so" if found.kind == "differences" else "the log had something newer of the others"
+            "the log had the other rows already"
+            if found.kind == "differences"
+            else "the log had newer events of the other rows"
         )
         said += f"; {newer}" if found.rows < found.rows_read else ""
     return said
@@ -47,7 +49,7 @@ def started(found: BackfillStatus, *, served: bool) -> str:
 
 
 def left(found: BackfillStatus) -> str:
-    """Return the sentence for a backfill of which the command no longer shows the progress."""
+    """Return the sentence for a backfill that continues after the command stops showing its progress."""
     how = f"`pipeline backfill show {found.id}` says how far it is, `pipeline backfill cancel {found.id}` ends it"
     return f"backfill {found.id} of {found.table} continues in the server; {how}"
 
@@ -77,7 +79,7 @@ def incomplete(now: SnapshotStatus) -> Iterator[Table]:
         ]
         if more := now.unread_count - len(now.unread):
             rows.append((drawing.dim(f"and {more:,} more"), "", ""))
-        yield drawing.table(("not whole in the log", "state", "why"), rows)
+        yield drawing.table(("not complete in the log", "state", "why"), rows)
 
 
 def _note(each: PartitionNote) -> tuple[str, str]:
@@ -94,7 +96,7 @@ def _note(each: PartitionNote) -> tuple[str, str]:
 def kept(found: PartitionSettlement) -> str:
     """Return the sentence about what `settle --keep` has done."""
     said = f"the log of {found.table} stays as it is: {drawing.count(found.changes, 'change')} of partitions settled"
-    return f"{said}; later ones are settled at once" if found.always else said
+    return f"{said}; later changes are accepted without a warning" if found.always else said
 
 
 def _line(each: BackfillStatus) -> list[object]:
@@ -133,7 +135,7 @@ def show_backfills(found: Sequence[BackfillStatus], now: SnapshotStatus | None) 
 
 
 def show_backfill(found: BackfillStatus) -> None:
-    """Print all that is known of a backfill."""
+    """Print all details of a backfill."""
     drawing.show(
         summary([found]),
         drawing.table(("", ""), ((drawing.dim(label), value) for label, value in _facts(found))),

@@ -1,4 +1,4 @@
-"""Find the seq of the log after which all transactions come that a snapshot does not contain."""
+"""Find a seq of the log such that all transactions that a snapshot does not contain come after it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Seqs = Mapping[str, int]
 class SeqSampler:
     """Takes samples of both databases: first the newest seqs of the log, then the running transactions.
 
-    A transaction that gets its xid after the sample comes after these seqs. A transaction that was running then and
-    still is may be in the log already, before others can see it: a commit that waits for a standby is streamed. So it
-    is searched among the events since the sample before.
+    A transaction that gets its xid after the sample comes after these seqs. A transaction that was running at the
+    sample may be in the log although other sessions still see it as running: a commit that waits for a standby is
+    streamed. So such transactions are searched among the events since the previous sample.
     """
 
     def __init__(self, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
@@ -44,11 +44,11 @@ class SeqSampler:
         return next_xid, seqs
 
     def _before(self, xid: int) -> Seqs | None:
-        """Return the seqs up to which the sample before found that the transaction is not in the log."""
+        """Return the seqs up to which the log does not have the transaction, as the previous sample found."""
         return self._seqs if xid >= self._next_xid else self._absent.get(xid)
 
     def _found(self, xids: Collection[int], seqs: Seqs) -> set[int]:
-        """Return which of these transactions the log has between the sample before and these seqs."""
+        """Return the transactions among these that the log has between the previous sample and these seqs."""
         lower = {xid & 0xFFFFFFFF: xid for xid in xids}
         found: set[int] = set()
         for name, upto in seqs.items():

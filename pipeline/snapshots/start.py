@@ -65,7 +65,7 @@ def start(
 
     `differences`: compare the whole table with the log, so that only what differs becomes events. If the table is only
     incomplete because partitions joined or left, compare only the rows that these may have.
-    Raises TableRefusedError, ConditionRefusedError, or BackfillError where one of the table is under way, or no source
+    Raises TableRefusedError, ConditionRefusedError, or BackfillError if one of the table is under way, or no source
     is known.
     """
     stored = sources.find(pipeline, config.source_id)

@@ -22,10 +22,12 @@ NO_SERVER = "no server runs that would read it: start `pipeline serve`"
 
 @dataclass(frozen=True)
 class BackfillStatus:
-    """A backfill, and how far it is. `rows`: events added; of the other `rows_read` the log has the same or newer ones.
+    """A backfill, and how far it is.
 
-    `rows_per_second` since it began, and `seconds_left` at that rate: only while it is reading, and where known.
-    `rows_estimated`: of the whole table, whatever the condition.
+    `rows`: events added; for the other `rows_read`, the log has the same values or newer ones.
+
+    `rows_per_second` since it began, and `seconds_left` at that rate: only while it is reading, and if known.
+    `rows_estimated`: rows of the whole table, with or without a condition.
     """
 
     id: int

@@ -31,7 +31,7 @@ class TableTruncates:
         self._truncated: dict[int, tuple[str, int, int]] = {}
 
     def look(self, leaves: Callable[[int], Collection[int]]) -> None:
-        """Complete the tables of which all relations were truncated.
+        """Mark tables as complete in the log if all their relations were truncated.
 
         `leaves` returns the relations that hold the rows of a table now.
         """
@@ -80,8 +80,8 @@ class TableTruncates:
 class PartitionTruncates:
     """Searches newer events for truncates of partitions, and stores them, which makes their tables incomplete.
 
-    Each search begins where the one before the last ended, because a new partition that was truncated at once may not
-    have been stored at the last search.
+    Each search repeats the last one, too, because a new partition that was truncated at once may not have been stored
+    then.
     """
 
     def __init__(self, pipeline: Connection, stored: ReplicationSource) -> None:

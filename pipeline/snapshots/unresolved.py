@@ -1,4 +1,4 @@
-"""Find unresolved keys, which must be read again: their newest event lacks a value that is nowhere in the log.
+"""Find unresolved keys, which must be read again: their newest event omits a value that no event in the log has.
 
 A row that moves into a block that was already read is never read. The log has the update that moved it, but without the
 large values that the update left unchanged.

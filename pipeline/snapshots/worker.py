@@ -41,10 +41,10 @@ IDLE_SECONDS = 0.2
 SOON_SECONDS = 0.01
 """Seconds between two queries right after a range was read, because ranges under way are moved soon."""
 HELD_SECONDS, CHANGED_SECONDS = 4.0, 1.0
-"""Seconds before a worker tries a table again that is locked (an attempt waits for 2 s), or that has changed."""
+"""Seconds before a worker tries a table again: if it is locked (an attempt waits for 2 s), and if it has changed."""
 
 YIELD_SECONDS = 1.0
-"""How many seconds a worker waits before its next range while the stream lags. The snapshot still advances."""
+"""Seconds that a worker waits before its next range while the stream lags, so that the snapshot still advances."""
 LAG_BYTES = 64_000_000
 """The stream lags if the source is more than this many bytes of WAL ahead of it."""
 LAG_ROWS = 20_000
@@ -52,11 +52,17 @@ LAG_ROWS = 20_000
 
 
 LIVELY_SECONDS = 1.0
-"""How many seconds after a change the stream counts as lively. Ranges are short then, so that commits arrive soon."""
+"""The stream counts as lively for this many seconds after a change.
+
+Ranges are short then, so that commits arrive soon.
+"""
 LIVELY_ROWS, LIVELY_RANGES = 2_000, 1
-"""About how many rows a range has then, and how many ranges are under way: a change waits for the ranges before it."""
+"""The approximate rows of a range, and the most ranges under way, while the stream is lively.
+
+They are low because a change waits for the ranges before it.
+"""
 LIVELY_SHARE = 0.4
-"""The share of the time in which all workers together read then, so that most changes find no range before them."""
+"""While the stream is lively, all workers together read for this share of the time: most changes wait for no range."""
 _LOOK_SECONDS = 0.1
 
 
@@ -260,7 +266,7 @@ class StreamActivity:
 
 
 def rest_while_lively(took: float, workers: int) -> float:
-    """Return how many seconds a worker waits after a range that took `took` seconds, while the stream is lively."""
+    """Return how many seconds a worker pauses after a range that took `took` seconds, while the stream is lively."""
     return min(YIELD_SECONDS, took * (workers / LIVELY_SHARE - 1))
 
 

@@ -1,3 +1,3 @@
-"""Conditions of backfills: their language, and what it may ask for."""
+"""Conditions of backfills: their language, and the check that a condition is harmless."""
 
 from __future__ import annotations

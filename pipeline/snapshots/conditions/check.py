@@ -54,10 +54,10 @@ def require_harmless(source: Connection, condition: RowCondition, table: int) ->
 
     Such a function changes nothing, waits for nothing and reads nothing but its arguments. `table`: its oid. Call this
     in each transaction that reads with the condition, because catalogs may have changed. The session's search_path must
-    be empty, because operators of users could be meant otherwise (ValueError).
+    be empty, because otherwise the condition could name operators of users (ValueError).
     """
     if queries.value(source, "select pg_catalog.current_schemas(false) <> '{}'"):
-        raise ValueError("a condition is for sessions whose search_path is empty")
+        raise ValueError("a condition may only be used in a session whose search_path is empty")
     _require_functions(source, condition)
     _require_types(source, condition)
     _require_columns(source, condition, table)

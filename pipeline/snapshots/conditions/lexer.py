@@ -143,7 +143,7 @@ def _rank(part: str) -> str:
 
 
 def _joined(tokens: list[Token], place: int) -> tuple[Token, int]:
-    """Return the token at a place, and from how many tokens it was joined."""
+    """Return the token at a place, and the number of tokens that it was joined from."""
     here = tokens[place]
     for together, kind in _TOGETHER.items():
         if tuple(fold(token) for token in tokens[place : place + len(together)]) == together:
@@ -189,7 +189,7 @@ def too_deep() -> ConditionRefusedError:
 def _stray(rest: str, place: int) -> str:
     remedies = {
         ";": "; is not allowed: a condition is one expression, not a statement",
-        "$": "$ is not allowed: no parameters, and strings are written as '…'",
+        "$": "$ is not allowed: a condition has no parameters, and strings are written as '…'",
         "'": "the string that begins at {part} does not end: close it with '",
         '"': 'the name that begins at {part} does not end, or is empty: close it with "',
     }

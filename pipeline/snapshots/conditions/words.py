@@ -36,7 +36,7 @@ ONLY_FUNCTIONS = _listed(
     natural notnull outer overlaps right similar tablesample verbose
     """
 )
-"""Words that may name functions and types; columns only in quotes."""
+"""Words that may name functions and types without quotes, but columns only in quotes."""
 NO_FUNCTIONS = _listed(
     """
     between bigint bit boolean char character coalesce dec decimal exists extract float greatest grouping inout int
@@ -46,12 +46,12 @@ NO_FUNCTIONS = _listed(
     xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable
     """
 )
-"""Words that may name columns. Before a parenthesis they begin an expression with its own grammar."""
+"""Words that may name columns. If a parenthesis follows, they begin an expression with its own grammar."""
 
 SPECIAL = frozenset({"coalesce", "greatest", "least", "nullif"})
 """Expressions that are written like functions; no search path finds another function of the name."""
 PLAIN_FUNCTIONS = {"substring": "substring", "overlay": "overlay", "trim": "btrim"}
-"""Words of NO_FUNCTIONS that may also have arguments between commas, and the function that they call then."""
+"""Words of NO_FUNCTIONS that may also be called with ordinary arguments, and the function that such a call means."""
 
 TYPES: dict[str, tuple[str, str]] = {
     "int": ("int4", ""),

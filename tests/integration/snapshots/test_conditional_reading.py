@@ -110,7 +110,10 @@ def test_a_condition_has_a_time_of_its_own(
     taken = ranges.take(worker.take, worker.source_id, 9)
     backfill = backfills.find(known.log, found.id)
     assert taken is not None and backfill is not None
-    for setting, remedy in (("0", "its condition has 0.8 s; start it with another"), ("500", "raise that timeout")):
+    for setting, remedy in (
+        ("0", "its condition may take 0.8 s; start the backfill with another condition"),
+        ("500", "raise that timeout"),
+    ):
         known.source.execute(f"alter role current_user in database {name} set statement_timeout = {setting}".encode())
         with (
             pytest.raises(RangeReadTimeoutError) as slow,

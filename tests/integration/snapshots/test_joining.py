@@ -125,7 +125,10 @@ def test_nothing_is_read_between_the_key_and_the_capture_of_updates(shared: Shar
         reading.source.execute("alter table t add primary key (id)")
         reading.begin("t")
         assert reading.read() == 0
-        assert state(reading, "t") == ("reading", "it has got a key: waits until its updates are captured")
+        assert state(reading, "t") == (
+            "reading",
+            "the table has a key now: the backfill waits until its updates are captured",
+        )
         make(reading, "update t set id = id + 10")
         reading.finish("t")
         reading.wait_for_stream()
