@@ -1,4 +1,4 @@
-"""Child processes and the fork server, which imports all modules once and forks the others, so that they share them.
+"""Child processes, and the fork server: it imports all modules once and forks the other processes, which share them.
 
 The fork server does nothing else: it has no threads and no connections, which would not survive a fork. Its standard
 input is a socket to the supervisor, and each forked process has its own socket to it, for what that process needs in

@@ -1,4 +1,4 @@
-"""A child process of any kind: started, heard, killed if it is frozen, and restarted with backoff."""
+"""Start a child process, read its signs of life, kill it if it is frozen, and restart it with backoff."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RETRY = 75
 DRAIN_SECONDS = 30.0
 """Seconds that all children together have to finish after SIGTERM."""
 FROZEN_SECONDS, STARTING_SECONDS = 10.0, 60.0
-"""Seconds of silence after which a child is killed and restarted; the second until its first sign of life."""
+"""Seconds of silence after which a child is killed and restarted: after its first sign of life, and before that."""
 _FIRST_DELAY, _LONGEST_DELAY, _HEALTHY_AFTER = 0.25, 5.0, 2.0
 POLL = 0.1
 """Seconds between two checks of a child."""
@@ -68,8 +68,10 @@ class ChildProcess:
     def __init__(
         self, role: str, launch: Launch, settings: str, attach: Callable[[], socket.socket] | None = None
     ) -> None:
-        """`role`: its name in log lines. `settings`: the first line of its standard input. `attach`: makes a socket
-        that is sent with that line each time it is started, for `signals.read_settings_and_socket`.
+        """`role`: its name in log lines.
+
+        `settings`: the first line of its standard input. `attach`: makes a socket, at each start, that is sent with
+        this line (`signals.read_settings_and_socket` receives it).
         """
         self.role = role
         self._launch = launch
@@ -154,7 +156,7 @@ class ChildProcess:
         return self.process.poll()
 
     def _listen(self) -> None:
-        """Read what the process has sent since the last call."""
+        """Read the bytes that the process has sent since the last call."""
         if self._line is None:
             return
         with suppress(BlockingIOError, ConnectionResetError):
@@ -164,7 +166,7 @@ class ChildProcess:
                 self._receive(received)
 
     def _receive(self, received: bytes) -> None:
-        """Take received bytes: each is a sign of life, and most children send nothing else."""
+        """Handle received bytes: each is a sign of life, and most children send nothing else."""
 
     def forget(self) -> None:
         """Close the socket of a process that has ended."""
@@ -173,7 +175,7 @@ class ChildProcess:
             self._line.close()
 
     def start_again(self, code: int) -> bool:
-        """Plan the next start after an end with this status. Each failure in a row doubles the delay.
+        """Plan the next start of a process that ended with this status. Each failure in a row doubles the delay.
 
         Returns False, and plans nothing, if the process has ended for good.
         """

@@ -1,4 +1,4 @@
-"""Passes lines that children write to standard error on to the log.
+"""Copies to the log the lines that children write to standard error.
 
 Libraries such as gRPC, Python's own warnings and crashing programs write there. The output of a process stays in the
 pipe when it dies. If this process dies, its children end soon after, and what they write is lost.
@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 
 _ROOM = 1_000_000
-"""Bytes that wait in the pipe while this process is frozen; then writers wait, too."""
+"""Bytes that fit into the pipe while this process is frozen. If the pipe is full, writers wait."""
 _LONGEST = 1_000_000
-"""A line that is longer is passed on in pieces."""
+"""The most bytes of a line; a longer line is passed on in pieces."""
 _DRAIN_SECONDS = 2.0
 """Seconds to wait for another line at the end: a process that has not ended may hold the pipe open."""
 
@@ -60,7 +60,7 @@ class ChildErrors:
         yield
 
     def take(self) -> None:
-        """In a child: write standard error there."""
+        """Call this in a child: its standard error goes to the pipe from now on."""
         self._taken = True  # a forked child leaves the block of its parent by SystemExit, with its own status
         os.dup2(self._write, 2)
         for each in (self._read, self._write):

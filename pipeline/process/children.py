@@ -1,4 +1,4 @@
-"""Several child processes ended together."""
+"""End several child processes together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipeline.process.child import POLL, ChildProcess
 
 
 def end_all(children: Collection[ChildProcess], seconds: float) -> None:
-    """Ask all to end, and wait until they have; kill those that still run after `seconds`."""
+    """Ask all of these processes to end, and wait until they have ended; kill those that still run after `seconds`."""
     for child in children:
         child.retire(seconds)
     for child in children:

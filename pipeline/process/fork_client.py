@@ -1,4 +1,4 @@
-"""The client side of the fork server: asks it to fork, and knows the processes that it has forked."""
+"""The client side of the fork server: asks it to fork, and keeps track of the forked processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class ForkServer(ChildProcess):
     """The fork server as the supervisor sees it. When it ends, its forks are killed: it can no longer report them."""
 
     def __init__(self, run: Callable[[], int], command: Sequence[str], errors: ChildErrors | None = None) -> None:
-        """The first one is a fork of this process that runs `run`; later ones, since threads run, execute `command`.
+        """The first fork server is a fork of this process and calls `run`.
+
+        Later ones execute `command`, since this process has threads by then.
 
         `errors`: standard error of the fork server and its forks, by default this process's.
         """
@@ -173,7 +175,7 @@ class ForkedProcess:
         self._look = look
 
     def poll(self) -> int | None:
-        """Return the exit status, or minus the signal that killed it; None while it runs. As Popen.poll."""
+        """Return the exit status, or minus the signal that killed it; None while it runs. It works like Popen.poll."""
         if self.status is None:
             self._look()
         return self.status

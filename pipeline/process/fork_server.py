@@ -15,10 +15,12 @@ from pipeline.process.signals import PULSE_SECONDS
 
 
 def fork_on_request(load: Callable[[], None]) -> tuple[str, SiblingProcesses] | None:
-    """Run the fork server: `load`, then fork on request. Returns in each forked process, with its name; in the fork
-    server None, when the supervisor's socket is closed.
+    """Run the fork server: call `load`, then fork on request.
 
-    SIGINT and SIGTERM are ignored: sent to a whole process group or control group, they would end this process first.
+    Returns several times: in each forked process the name of this process, and in the fork server None, once the
+    supervisor's socket is closed.
+
+    SIGINT and SIGTERM are ignored: if they are sent to a whole process group, they would end this process first.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -48,7 +50,7 @@ class _Forking:
         self._requested_by: dict[int, socket.socket] = {}
 
     def run(self) -> tuple[str, SiblingProcesses] | None:
-        """Run the loop; returns as `fork_on_request` does."""
+        """Run the loop; returns like `fork_on_request`."""
         while True:
             with suppress(BlockingIOError):  # a frozen supervisor does not read
                 _send(self._supervisor, b"\n", socket.MSG_DONTWAIT)
@@ -69,7 +71,7 @@ class _Forking:
             self._report_ended()
 
     def _fork(self, line: socket.socket, standard_input: int) -> SiblingProcesses | None:
-        """Fork. Returns in the new process its SiblingProcesses, in this one None."""
+        """Fork. Returns SiblingProcesses in the new process, and None in this one."""
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid:

@@ -1,6 +1,6 @@
 """A server's sign of life in a file, for `pipeline health` if the server answers no HTTP.
 
-The file's modification time is the sign, its text the server's pid.
+The file's modification time is the sign of life; its text is the server's pid.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 EVERY_SECONDS = 2.0
 STALE_SECONDS = 15.0
-"""Seconds without a sign after which a server hangs, or is gone."""
+"""Seconds without a sign of life after which a server counts as hanging or ended."""
 
 
 def file(data_dir: Path, role: str) -> Path:
@@ -23,7 +23,10 @@ def file(data_dir: Path, role: str) -> Path:
 
 
 class HeartbeatFile:
-    """The file of a server. A call leaves a sign, at most every EVERY_SECONDS; if it cannot, the server continues."""
+    """The file of a server.
+
+    A call leaves a sign of life, at most every EVERY_SECONDS; if this fails, the server continues.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -31,7 +34,7 @@ class HeartbeatFile:
         self._failed = False
 
     def __call__(self) -> None:
-        """Leave a sign, if it is time."""
+        """Leave a sign of life if the last one is old enough."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + EVERY_SECONDS
@@ -45,7 +48,7 @@ class HeartbeatFile:
             self._failed = True
 
     def end(self) -> None:
-        """Remove the sign, since the server ends."""
+        """Remove the file, since the server ends."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError:

@@ -1,4 +1,4 @@
-"""Processes that this one inherits. PID 1 of a container becomes the parent of every process whose parent has died.
+"""Collects processes that this one inherits: PID 1 of a container becomes the parent of every process without one.
 
 Such a process stays as a zombie until its new parent collects its exit status.
 """
@@ -30,7 +30,7 @@ def own_child() -> Iterator[None]:
 def collect(own: Collection[int]) -> None:
     """Collect inherited processes that have ended. `own`: children whose status another part of this process collects.
 
-    Does nothing while `own_child` is in use; call it again and again.
+    Does nothing while `own_child` is in use; call it regularly.
     """
     with _lock, suppress(ChildProcessError):  # no child at all
         while not _waited and (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)):

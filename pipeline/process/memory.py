@@ -1,4 +1,4 @@
-"""Memory that requests took is given back to the system, in processes that serve clients."""
+"""Gives the memory that requests used back to the system, in processes that serve clients."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from pipeline.process import supervised
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _LARGE = 65_536
-"""Pieces of at least these bytes have their own mapping, which ends with them."""
+"""A piece of memory of at least this many bytes gets its own mapping, which returns to the system when it is freed."""
 _TRIM_SECONDS = 10.0
-"""Seconds between two returns of free pages between small pieces, each of which takes about a millisecond."""
+"""Seconds between two calls that return the free pages between small pieces; a call takes about a millisecond."""
 
 
 def return_freed() -> None:
     """Set glibc so that freed memory leaves the process; call this before threads begin.
 
-    By default, once a large piece was freed, glibc puts others between small pieces: then bodies of requests keep their
-    memory for good. Many threads also have their own part of the memory. No other C library is changed.
+    By default, glibc allocates large pieces among small ones after the first large piece was freed. Then the memory of
+    request bodies never returns to the system. By default, glibc also keeps a separate heap for many threads. With
+    another C library than glibc, this function does nothing.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt") and hasattr(library, "malloc_trim"):

@@ -1,4 +1,4 @@
-"""Tells whether this process could listen at an address."""
+"""Checks whether this process could listen at an address."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 
 
 def refused(host: str, port: int) -> str | None:
-    """Return the reason why nothing can listen there now, in the system's words; None if something can."""
+    """Return the system's error if this process cannot listen at the address now; None if it can."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

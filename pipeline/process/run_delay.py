@@ -1,4 +1,4 @@
-"""A measure of short cores: the time in which this process could have run and waited for a core."""
+"""Measures how short CPU cores are: the time that this process was ready to run but waited for a core."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 
 SCHEDSTAT = Path("/proc/self/schedstat")
 FREE, SHORT = 0.4, 0.8
-"""Cores are free while a process waits for less than this share of the time in which it could run, and short from that
-on."""
+"""Limits of the share of its runnable time that a process waits for a core.
+
+Below the first one, cores are free; above the second one, they are short.
+"""
 LOOK_EVERY = 0.25
 """Seconds between two measurements."""
 
@@ -27,7 +29,7 @@ class RunDelay:
         return waited / (ran + waited) if ran + waited > 0 else 0.0
 
     def _read(self) -> tuple[int, int]:
-        """Nanoseconds on a core, and in the queue for one (kernel documentation, "Scheduler Statistics")."""
+        """Return the nanoseconds run on a core, and waited for one (kernel documentation, "Scheduler Statistics")."""
         try:
             ran, waited, _ = self._file.read_text().split()
         except (OSError, ValueError):
@@ -36,7 +38,7 @@ class RunDelay:
 
 
 class ShortCores:
-    """How short cores are: from 0 (free) to 1, if this process mostly waits for one."""
+    """The shortage of cores: from 0 (cores are free) to 1 (this process mostly waits for a core)."""
 
     def __init__(self, delay: RunDelay | None = None, *, free: float = FREE, short: float = SHORT) -> None:
         self._delay = delay or RunDelay()
@@ -44,7 +46,10 @@ class ShortCores:
         self._degree = self._look_at = 0.0
 
     def degree(self) -> float:
-        """Return the degree. Measures at most every LOOK_EVERY, and moves half of the way to each new value."""
+        """Return the shortage, 0 to 1.
+
+        Measures at most every LOOK_EVERY, and moves half of the way to each new value.
+        """
         if (now := time.monotonic()) >= self._look_at:
             self._look_at = now + LOOK_EVERY
             seen = min(1.0, max(0.0, (self._delay.share() - self._free) / (self._short - self._free)))

@@ -1,4 +1,4 @@
-"""An answer that takes a thread and sessions, found once for all callers that ask at the same time."""
+"""Finds an expensive answer once for all callers that ask at the same time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SharedLook(Generic[T]):
         self._ended = float("-inf")
 
     async def result(self) -> T:
-        """Return the answer. A caller that is cancelled ends nothing, since others may wait for it."""
+        """Return the answer. If a caller is cancelled, the search continues, since other callers may wait for it."""
         if self._task is None or (self._task.done() and time.monotonic() - self._ended >= self._seconds):
             self._task = asyncio.create_task(self._run())
         return await asyncio.shield(self._task)

@@ -21,7 +21,7 @@ PULSE_SECONDS = 1.0
 
 
 class StopSignal:
-    """Set by SIGTERM (and SIGINT unless ignored). `wait` sleeps, but no longer than until it is set.
+    """A flag that SIGTERM sets (and SIGINT unless ignored). `wait` sleeps, but no longer than until it is set.
 
     It uses no lock: the handler may interrupt anything, also `wait`, or itself.
     """
@@ -38,7 +38,7 @@ class StopSignal:
         return self._set
 
     def wait(self, seconds: float) -> bool:
-        """Sleep; returns True as soon as the signal is set."""
+        """Sleep; return True as soon as the signal is set."""
         if not self._set:
             poller = select.poll()
             poller.register(self._readable, select.POLLIN)
@@ -46,7 +46,7 @@ class StopSignal:
         return self._set
 
     def then(self, callback: Callable[[], object]) -> None:
-        """Call this, from the signal handler, when the signal is set; at once if it is set already."""
+        """Let the signal handler call this function when it sets the signal; call it now if the signal is set."""
         self._callbacks.append(callback)
         if self:
             callback()
@@ -74,7 +74,7 @@ def in_loop(callback: Callable[[], object]) -> Callable[[], None]:
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function as asyncio.to_thread does, but let a cancellation wait until the thread has ended.
 
-    Afterwards its connections are closed or used by others, who must not find them inside of a transaction.
+    After the call, the function's connections are closed or reused, so none may still be inside of a transaction.
     """
     call = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
@@ -109,7 +109,7 @@ def read_settings_and_socket() -> tuple[str | None, socket.socket | None]:
 
 
 def live_with_parent() -> None:
-    """End this process when its parent ends, and send the parent signs of life, over standard input, a socket.
+    """End this process when its parent ends, and send the parent signs of life over standard input, which is a socket.
 
     One byte now, and one every PULSE_SECONDS, shows that this process is not frozen.
     """

@@ -1,6 +1,6 @@
-"""Tasks and threads that a process cannot do without: after an unexpected error they start again, and the log says so.
+"""Runs tasks and threads that a process needs: after an unexpected error, they are logged and started again.
 
-Otherwise they would be missing for good in a process that looks healthy.
+Otherwise the process would look healthy, but a part of it would be missing.
 """
 
 from __future__ import annotations

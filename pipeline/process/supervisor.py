@@ -1,4 +1,4 @@
-"""One child process for each role: started, restarted with backoff, stopped in order."""
+"""Runs one child process for each role: starts them, restarts them with backoff, and stops them in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline.process.fork_client import ForkServer
 logger = logging.getLogger(__name__)
 
 _LEAST_SECONDS = 1.0
-"""Seconds that each child has to end, even if an earlier one has used up the time of all."""
+"""Seconds that each child has to end, even if an earlier child has used up the common time."""
 _KILLED_SECONDS = 2.0
 """Seconds to wait for a killed process. It ends at once, but the fork server, which reports that, may be frozen."""
 
@@ -51,7 +51,7 @@ class Supervisor:
         signal.signal(signal.SIGINT, self._handle)
 
     def run(self) -> int:
-        """Supervise until a signal, or until a child fails for good; then stop all and return the exit status."""
+        """Supervise until a signal arrives or a child fails for good; then stop all and return the exit status."""
         status = 0
         while not self._stop.is_set():
             self._beat()
@@ -81,7 +81,7 @@ class Supervisor:
         return 0 if child.start_again(code) else code
 
     def _drain(self) -> int:
-        """Stop the children one by one, in the order of the roles: a later one still moves what an earlier one left."""
+        """Stop the children one by one, in the order of the roles: a later one processes what an earlier one left."""
         deadline = time.monotonic() + DRAIN_SECONDS
         status = 0
         for child in self._children:

@@ -1,3 +1,3 @@
-"""The role grpc: serves the log over gRPC, by its own protocol and by walstream's."""
+"""The role grpc: serves the log over gRPC, by this product's protocol and by walstream's."""
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ END_SECONDS = 1.0
 
 
 class RunningCalls:
-    """Runs the work of each call, until it ends or all are ended."""
+    """Runs the work of each call, until the work ends or all calls are ended."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -40,7 +40,7 @@ class RunningCalls:
                 task.exception()  # the client has ended the call, so no other code reads its error
 
     async def end(self, reason: Exception) -> None:
-        """End all calls, and every later one, with this reason; returns when they have ended, or after a second."""
+        """End all calls, and every later one, with this reason; return when they have ended, or after a second."""
         if self._reason is None:
             self._reason = asyncio.get_running_loop().create_future()
         if not self._reason.done():

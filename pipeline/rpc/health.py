@@ -21,12 +21,12 @@ from pipeline.rpc.parsing import parser, require
 
 NAME = "grpc.health.v1.Health"
 CHECK_SECONDS = 2.0
-"""Seconds that an answer may be old, and between two checks for clients of Watch."""
+"""The most seconds for which an answer is reused, and the seconds between two checks for clients of Watch."""
 MESSAGE_SECONDS = 10.0
-"""Seconds that a call waits for its message: this service needs no token."""
+"""Seconds that a call waits for its message. The time is short because this service needs no token."""
 MOST_CALLS = 1_000
-"""The most calls of this service at a time, each with 8 kB; the oldest ends for a new one."""
-_TOO_MANY = "the health service is asked by too many clients at once; call again"
+"""The most calls of this service at a time; each needs 8 kB. If there are more, the oldest call is ended."""
+_TOO_MANY = "too many clients call the health service at once; call again"
 
 _Status = health_pb2.HealthCheckResponse
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -49,7 +49,10 @@ class HealthService:
 
     @property
     def handlers(self) -> grpc.GenericRpcHandler:
-        """Check and Watch, as calls of many messages: grpcio would keep a call whose single message never comes."""
+        """The handlers of Check and Watch.
+
+        Both are calls of many messages: grpcio would keep a call whose single message never comes.
+        """
 
         def handler(answer: _Answer) -> grpc.RpcMethodHandler[Any, Any]:
             request = parser(health_pb2.HealthCheckRequest.FromString)
@@ -61,11 +64,11 @@ class HealthService:
         return grpc.method_handlers_generic_handler(NAME, answers)
 
     async def close(self) -> None:
-        """Report NOT_SERVING from now on; calls of Watch get that, and end."""
+        """Report NOT_SERVING from now on; running calls of Watch get this status and end."""
         self._leaving.set()
 
     async def _keep(self, answer: _Answer, _requests: object, context: _Context) -> None:
-        """Answer a call, which ends without an answer if a new call needs its place."""
+        """Answer a call; end it without an answer if a new call needs its place."""
         ended: asyncio.Future[PipelineError] = asyncio.get_running_loop().create_future()
         if len(self._calls) >= MOST_CALLS:
             oldest = next(iter(self._calls))

@@ -1,4 +1,4 @@
-"""Messages of clients. An unreadable one becomes None, since grpcio would answer with its text and log a traceback."""
+"""Parses the messages of clients. An unreadable one becomes None: grpcio itself would send and log an exception."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def parser(read: Callable[[bytes], T]) -> Callable[[bytes], T | None]:
 def require(message: T | None) -> T:
     """Return the message. Raises WrongArgumentError if it could not be read."""
     if message is None:
-        raise WrongArgumentError("the message cannot be read as what this call takes")
+        raise WrongArgumentError("the message is not of the type that this call takes")
     return message

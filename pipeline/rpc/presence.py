@@ -1,4 +1,4 @@
-"""The state of this role for `status`: that of the server that has held the role's lock longest."""
+"""Stores the state of this role for `status`; if several servers run the role, the one that has its lock longest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROLE = "grpc"
 
 
 class RolePresence:
-    """Stores the reported state once this server has the role's lock and the database answers."""
+    """Stores the reported state as soon as this server has the role's lock and the database answers."""
 
     def __init__(self, config: Config, server: str) -> None:
         self._config, self._server = config, server

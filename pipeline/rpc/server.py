@@ -1,4 +1,4 @@
-"""The role's server: grpcio's for asyncio, at one address, until it is asked to stop."""
+"""Runs the role's server, the asyncio server of grpcio, at one address until it is asked to stop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pipeline.rpc.service import GrpcResources, GrpcService, RoleServices
 logger = logging.getLogger(__name__)
 
 MAX_STREAMS = 1_000
-"""Calls at once on one connection; a client's next ones wait for one of them to end."""
+"""The most calls at once on one connection; further calls of the client wait until one ends."""
 MAX_REQUEST = 1_000_000
 """The most bytes of a client's message."""
 AGAIN_SECONDS = 2.0
@@ -48,11 +48,11 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.http2.max_pings_without_data", 0),
 )
 MOST_CONNECTIONS = 5_000
-"""The most connections at a time, if open files allow it. With fewer, silent clients could keep out others."""
+"""The most connections at a time, if open files allow it. With a low limit, silent clients could keep out others."""
 HANDSHAKE_SECONDS = 10.0
 """Seconds that a client has for its first bytes and for TLS."""
 IDLE_SECONDS = 30.0
-"""Seconds that a connection without a call stays; grpcio ends it after one to two times this."""
+"""Seconds after which a connection without a call is closed; grpcio takes one to two times as long."""
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable["grpc.RpcMethodHandler[Any, Any] | None"]]
 _TOKEN_NEEDED = "this call needs the metadata authorization: Bearer with PIPELINE_API_TOKEN"  # noqa: S105  a sentence
 
@@ -110,7 +110,7 @@ async def _open_resources(config: Config, server: str) -> AsyncIterator[GrpcReso
 async def _listening(
     config: Config, services: Sequence[GrpcService], guard: CallGuard, leaving: asyncio.Event, presence: RolePresence
 ) -> grpc.aio.Server | None:
-    """Return a server that has the port; None if asked to stop before."""
+    """Return a server that has the port; None if the role is asked to stop first."""
     has_warned = False
     while not leaving.is_set():
         server = grpc.aio.server(interceptors=[guard], options=[*_OPTIONS, *_bounds()])
@@ -130,7 +130,7 @@ async def _listening(
 
 
 def _bounds() -> list[tuple[str, int]]:
-    """Options that bound what clients without a token may hold."""
+    """Return options that limit the resources that clients without a token can hold."""
     return [
         ("grpc.max_allowed_incoming_connections", open_files.places(MOST_CONNECTIONS)),
         ("grpc.server_handshake_timeout_ms", round(HANDSHAKE_SECONDS * 1_000)),
@@ -153,10 +153,10 @@ def _bind(server: grpc.aio.Server, config: Config) -> bool:
 
 
 class CallGuard(grpc.aio.ServerInterceptor):
-    """Refuses calls without the token, and those of wires that the settings do not serve."""
+    """Refuses calls without the token, and calls of wire protocols that the settings do not enable."""
 
     def __init__(self, config: Config, wires: Mapping[str, str]) -> None:
-        """`wires`: services that other systems' clients speak, and the names that settings have for them."""
+        """`wires`: the services for clients of other systems, with the names that PIPELINE_WIRES has for them."""
         self._config = config
         self._wires = wires
 

@@ -34,19 +34,19 @@ class GrpcService(Protocol):
 
     @property
     def handlers(self) -> grpc.GenericRpcHandler:
-        """The handlers of its calls."""
+        """The handlers of this service's calls."""
 
     async def close(self) -> None:
-        """End every call with UNAVAILABLE, within a second; later calls end so at once."""
+        """End every call with UNAVAILABLE, within a second; later calls get UNAVAILABLE at once."""
 
 
 @dataclass(frozen=True)
 class RoleServices:
-    """The services of the role besides health.
+    """The services of the role, without the health service.
 
-    `create` makes the services that the settings serve. `wires`: services that other systems' clients speak, and
-    the names that settings have for them. `is_ready` returns True if this server is ready; with False, if it can
-    read the log.
+    `create` makes the services that the settings serve. `wires`: the services for clients of other systems,
+    with the names that PIPELINE_WIRES has for them. `is_ready(True)` returns True if this whole server is ready,
+    `is_ready(False)` if this role can read the log.
     """
 
     create: Callable[[GrpcResources], list[GrpcService]]

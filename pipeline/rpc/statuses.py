@@ -1,4 +1,4 @@
-"""Errors as gRPC tells them: a status and one plain sentence (pipeline/refusals.py has the table)."""
+"""Translates errors for gRPC: a status and one plain sentence (pipeline/refusals.py has the table)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNEXPECTED = "an unexpected error; see the server's log"
 
 
 async def abort(context: grpc.aio.ServicerContext[object, object], error: Exception) -> NoReturn:
-    """End the call with what an error means to a reader. The client does not learn the database's address."""
+    """End the call with the status and sentence of an error, which never contain the database's address."""
     # If a client disconnects during a send, the send may fail before grpcio cancels the call.
     known = DatabaseUnavailableError(_GONE) if isinstance(error, grpc.aio.InternalError) else refusals.for_reader(error)
     if known is None:
@@ -39,7 +39,7 @@ async def abort(context: grpc.aio.ServicerContext[object, object], error: Except
 
 
 async def begin(context: grpc.aio.ServicerContext[Any, Any], *metadata: tuple[str, str]) -> None:
-    """Send the call's initial metadata. If the call ends during that, it is not sent twice."""
+    """Send the call's initial metadata, at most once even if the call ends meanwhile."""
     sending = asyncio.ensure_future(context.send_initial_metadata(metadata))
     try:
         await asyncio.shield(sending)

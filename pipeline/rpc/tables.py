@@ -25,10 +25,10 @@ class ReadableTable:
         self._newest = NewestSeq(table)
 
     async def begin(self, after: int | None) -> int:
-        """Return the seq after which a call begins. `after` None: before the oldest kept event.
+        """Return the seq after which a call begins to read. `after` None: it begins at the oldest kept event.
 
-        Raises CursorExpiredError if events that follow are no longer kept, or the log lost that one, and
-        WrongArgumentError if `after` is beyond the newest one.
+        Raises CursorExpiredError if events after `after` are no longer kept, or if the log lost the event `after`, and
+        WrongArgumentError if `after` is larger than the newest seq.
         """
         async with self._lend() as connection:
             if after is None:
@@ -42,7 +42,7 @@ class ReadableTable:
         return after
 
     async def require_kept(self, after: int) -> None:
-        """Raise CursorExpiredError if events after that seq may have been dropped unread: ask after reading."""
+        """Raise CursorExpiredError if events after that seq may have been dropped unread; call this after reading."""
         async with self._lend() as connection:
             _require_kept(after, await self._kept_from.read_async(connection))
 
@@ -53,14 +53,14 @@ class ReadableTable:
 
 
 class ReadableTables:
-    """The events tables for which calls have asked."""
+    """The events tables that calls have requested."""
 
     def __init__(self, resources: GrpcResources) -> None:
         self._resources = resources
         self._known: dict[str, ReadableTable] = {}
 
     def get(self, name: str) -> ReadableTable:
-        """Return the table of that name, which must be one of the settings', or read by a consumer."""
+        """Return the table of that name, which must be in the settings, or read by a consumer."""
         if name not in self._known:
             self._known[name] = ReadableTable(name, self._resources)
         return self._known[name]

@@ -17,7 +17,7 @@ class TextColumn(rich.progress.TextColumn):
 
 
 def beside_output() -> Progress:
-    """Return a progress bar on standard error, if that is a terminal; standard output is for the result."""
+    """Return a progress bar on standard error, shown only on a terminal; standard output is for the result."""
     console = EscapedConsole(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -1,4 +1,4 @@
-"""A question before data is lost forever: it says what is lost, and asks for a name."""
+"""Ask before data is lost forever: print what is lost, and let the user type a name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.printable import escaped, say
 
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 def loss(lost: Iterable[str], name: str, yes: bool) -> None:

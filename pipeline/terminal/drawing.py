@@ -15,13 +15,13 @@ from pipeline.printable import escaped
 from pipeline.wal import lsn
 
 _PIPE_WIDTH = 1000
-"""Columns when the output is not a terminal: a pipe gets whole lines."""
+"""The width in characters if the output is not a terminal: a pipe gets whole lines."""
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 LEVEL_STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
 class EscapedConsole(rich.console.Console):
-    """A terminal or a pipe that escapes every string, and reads none as markup: names of tables are foreign text."""
+    """A console that escapes every string and interprets no markup, since users choose the names of tables."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, highlight=False, emoji=False, **options)
@@ -32,7 +32,7 @@ class EscapedConsole(rich.console.Console):
 
 
 class EscapedText(rich.text.Text):
-    """Styled text, `escaped`; only `line` adds a line."""
+    """Styled text without control characters (`escaped`); new lines are added only by `line`."""
 
     def __init__(self, text: str = "", style: str = "", **options: Any) -> None:
         super().__init__(escaped(text), style, **options)

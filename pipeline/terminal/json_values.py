@@ -14,8 +14,8 @@ from pipeline.wal import lsn
 def as_json(value: Any) -> Any:
     """Return the value for `json.dumps`: a dataclass by its fields, or by the names in its `JSON`.
 
-    Fields of type `lsn.Shown` become LSN texts, each followed by the number that the log and metrics have, under its
-    name with `_bytes`; values that JSON cannot hold become text.
+    A field of type `lsn.Shown` becomes the LSN's text, and a second field, with `_bytes` after its name, has the number
+    that the log and metrics use. Values that JSON cannot represent become text.
     """
     if is_dataclass(value) and not isinstance(value, type):
         names = getattr(value, "JSON", [each.name for each in fields(value)])

@@ -21,9 +21,9 @@ T = TypeVar("T")
 def shown(
     seconds: float, as_json: bool, sections: Callable[[T], Iterable[RenderableType]], to_json: Callable[[T], Any]
 ) -> Iterator[Callable[[T], None]]:
-    """Yield a function that prints the next status. `seconds`: the interval to show to the user.
+    """Yield a function that prints the next status. `seconds`: the interval, which is printed, too.
 
-    `as_json`: each status is one line of JSON, also on a terminal, because a program reads it.
+    `as_json`: each status is one line of JSON, even on a terminal.
     """
 
     def dated(now: T) -> Group:

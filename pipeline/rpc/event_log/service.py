@@ -37,15 +37,18 @@ SESSION = "session"
 """The key of Read's initial metadata whose value Ack repeats."""
 
 PART_BYTES = 900_000
-"""A message is complete before it holds more characters of events than this; a single event may be larger."""
+"""A message ends before its events exceed this many characters; a single event may be larger."""
 PART_EVENTS = 10_000
 _OVERHEAD = 100
-"""Estimated bytes of an event without its columns of jsonb."""
+"""Estimated bytes of an event without its jsonb columns."""
 _ACTION_NUMBERS = {name.lower(): number for name, number in pb.Action.items()}
 ACTIONS = tuple(name.lower() for name in pb.Action.keys()[1:])
 MAX_SEQ = (1 << 63) - 1
 KEPT_SECONDS = 30.0
-"""Seconds after a call in which its events can be acknowledged; no other session reads the consumer until then."""
+"""Seconds after the end of a call in which its events can still be acknowledged.
+
+Until then, no other session reads the consumer.
+"""
 _LOOK_SECONDS = 0.05
 
 
@@ -66,7 +69,7 @@ class EventLogService:
 
     @property
     def handlers(self) -> grpc.GenericRpcHandler:
-        """Read and Ack."""
+        """The handlers of Read and Ack."""
         return grpc.method_handlers_generic_handler(
             self.name,
             {
@@ -146,8 +149,8 @@ class EventLogService:
         reading = self._readings.get(request.session)
         if reading is None or reading.claim.name != request.consumer:
             raise ConsumerChangedError(
-                f"this session does not read consumer {request.consumer[:63]!r} here; Read it, and repeat the "
-                f"{SESSION!r} of its initial metadata"
+                f"this session does not read consumer {request.consumer[:63]!r} here; call Read, then Ack with the "
+                f"{SESSION!r} of Read's initial metadata"
             )
         reading.acknowledge(request.position.seq)
         await reading.store()
@@ -165,8 +168,9 @@ class EventLogService:
 async def _up_to_head(
     table: ReadableTable, wanted: EventFilter, after: int, grouping: TransactionGrouping
 ) -> AsyncIterator[Batch[EventColumns]]:
-    """Yield the events up to the head of the log, and the rest of the last transaction in `grouping`. The caller adds
-    each batch to `grouping`.
+    """Yield the events up to the head of the log, then the rest of a transaction that `grouping` has in part.
+
+    The caller adds each batch to `grouping`.
     """
     head, rows = await table.head(), MAX_EVENTS
     while after < head or grouping.has_pending_upto(head):
@@ -198,14 +202,14 @@ async def _send_read(
 
 
 async def _store(reading: CursorReading) -> NoReturn:
-    """Store the position beyond events that the filter leaves out; Ack stores acknowledged positions itself."""
+    """Store a position after events that the filter leaves out; Ack stores acknowledged positions itself."""
     while True:
         await reading.acknowledged()
         await reading.store()
 
 
 class TransactionGrouping:
-    """Makes messages of events as they are read. The last part is held until it is known to be the last."""
+    """Groups events into messages. The last part of a transaction is held until it is known to be the last."""
 
     def __init__(self) -> None:
         self._part: list[EventColumns] = []
@@ -265,7 +269,10 @@ def _change(event: EventColumns) -> pb.Change:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """The events that a call reads. `consumer`: from its position, with its filter. `after` None: all kept events."""
+    """The events that a call reads.
+
+    `consumer`: read from its position, with its filter. `after` None: all kept events.
+    """
 
     table: str
     follow: bool
@@ -332,7 +339,10 @@ class UnacknowledgedReads:
         self._kept: dict[str, asyncio.Task[None]] = {}
 
     def keep(self, reading: CursorReading, held: AsyncExitStack) -> None:
-        """Keep a read. Closes `held`, its resources, if all is acknowledged, the claim ends, or time is over."""
+        """Keep a read.
+
+        Closes `held`, the read's resources, once all is acknowledged, the claim ends, or KEPT_SECONDS have passed.
+        """
         self._kept[reading.claim.name] = asyncio.create_task(_keep(reading, held), name="unacknowledged")
 
     async def end(self, consumer: str) -> None:

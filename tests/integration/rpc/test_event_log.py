@@ -172,7 +172,7 @@ def test_one_that_does_not_follow_acknowledges_after_its_end(log: psycopg.Connec
 def test_what_is_no_message_is_said(rpc: Rpc) -> None:
     for path in ("Read", "Ack"):
         call: Any = rpc.channel.unary_unary(f"/pipeline.v1.EventLog/{path}")
-        with refused(grpc.StatusCode.INVALID_ARGUMENT, "cannot be read as what this call takes"):
+        with refused(grpc.StatusCode.INVALID_ARGUMENT, "is not of the type that this call takes"):
             call(b"\xff\xff garbage", timeout=20)
 
 

@@ -146,7 +146,7 @@ def test_a_row_is_not_set_back_by_what_is_written_late(log: psycopg.Connection, 
 
 def test_what_is_no_message_is_said(rpc: Rpc) -> None:
     call: Any = rpc.channel.stream_stream("/plugin.PluginService/Session")
-    with refused(grpc.StatusCode.INVALID_ARGUMENT, "cannot be read as what this call takes"):
+    with refused(grpc.StatusCode.INVALID_ARGUMENT, "is not of the type that this call takes"):
         list(call(iter([b"\xff\xff garbage"]), timeout=20))
 
 
