@@ -1,3 +1,3 @@
-"""Compares what the log says of the rows of a table with what its source has, while both are written."""
+"""Compares the rows of a table in the log with those at its source, while both are written."""
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ class ComparableTable:
     """A table that can be compared with the log.
 
     `columns`: the published ones, with the names under which the log has their values; `key`: some of them.
-    `void_upto`: epoch and LSN up to which events do not count, since they know the rows by another key. `key_names`:
-    commit_lsn and commit_idx, with the names of the key's columns from there on. `within`: only rows of these
-    partitions are compared; None: all rows.
+    `void_upto`: events up to this epoch and LSN do not count, since they identify the rows by another key. `key_names`:
+    the names that the key's columns had, each with the commit_lsn and commit_idx from which on they had them. `within`:
+    only rows of these partitions are compared; None: all rows.
     """
 
     oid: int
@@ -41,7 +41,7 @@ class ComparableTable:
 
     @property
     def counts(self) -> sql.Composable:
-        """SQL that is true if the event `e` knows its row by the key of now."""
+        """SQL that is true if the event `e` identifies its row by the current key."""
         if self.void_upto is None:
             return sql.SQL("true")
         return sql.SQL("not coalesce((e.source_epoch, e.commit_lsn) <= ({}, {}::bigint), false)").format(
@@ -67,7 +67,7 @@ class ComparableTable:
 def read(source: Connection, pipeline: Connection, stored: ReplicationSource, oid: int) -> ComparableTable:
     """The table as it is at the source now.
 
-    Raises NotComparableError where its rows have no key, or it is not there.
+    Raises NotComparableError if its rows have no key, or if it does not exist.
     """
     publications = list(publication_ledger.known_publications(stored))
     relations = tuple(published_relations.read(source, oid, publications))
@@ -110,10 +110,11 @@ def _last(pipeline: Connection, stored: ReplicationSource, oid: int) -> HistoryV
 
 
 def _names(column: PublishedColumn, last: HistoryVersion | None, oid: int) -> tuple[versions.ColumnName, ...]:
-    """The names under which the log has its values: those of the same number, but a partition may have others.
+    """Return the names under which the log has the column's values.
 
-    A column is found by its number, or by its name if the last version is a partition's, which may have other numbers.
-    Events say nothing of a column that the log has not seen with its type, or cannot tell from a dropped one.
+    A column is found by its number (attnum). If the last version is a partition's, which may have other numbers, it is
+    found by its name.
+    No name is returned for a column that the log never had with its type, or that it cannot tell from a dropped one.
     """
     if last is None:
         return ()

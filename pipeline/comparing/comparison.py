@@ -3,7 +3,7 @@
 Both sides are divided by the table's key into parts. For each part, the source adds up the checksums of the rows in a
 short transaction. Once the log has everything that the snapshot of this transaction contains, the checksums of the log
 are added up as of that snapshot: each row counts with its newest event whose transaction is visible there. If the sums
-differ, keys and checksums are compared one by one. Keys that are found so *may* differ;
+differ, keys and checksums are compared one by one. Rows found in this way *may* differ;
 `pipeline.comparing.differences` says which do.
 """
 
@@ -25,13 +25,13 @@ from pipeline.log.staging import progress
 from pipeline.postgres.connections import Connection
 
 ROWS_PER_PART = 10_000
-"""How many rows' checksums the source adds up in one transaction."""
+"""The source adds up the checksums of this many rows in one transaction."""
 PARTS_PER_LOOK = 50
-"""How many parts are read at the source before the comparison waits for the log."""
+"""The comparison reads this many parts at the source before it waits for the log."""
 STALLED_SECONDS = 60.0
 """How many seconds the log may stand still while the comparison waits for it."""
 _POLL = 0.02
-"""Seconds between two queries of how far the log is."""
+"""Seconds between two queries for the log's progress."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ContentComparison:
         table: ComparableTable,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`stopping`: once it returns true, `run` ends early."""
+        """`stopping`: `run` ends early as soon as this function returns True."""
         self.table = table
         self._source, self._pipeline, self._stored = source, pipeline, stored
         self.rows = SourceRows(source, table)
@@ -82,16 +82,17 @@ class ContentComparison:
                 yield self._look(state, dict(parts[at : at + PARTS_PER_LOOK]), len(parts)), state
 
     def _wait_for_commits(self, state: LogState) -> None:
-        """Wait until snapshots contain everything that the state has: a commit that waits for a standby is invisible.
+        """Wait until new snapshots at the source contain every transaction that the log's state has.
 
-        The stream has such a commit already. Raises DatabaseUnavailableError if that takes too long.
+        A commit that waits for a synchronous standby is already in the stream, but no snapshot contains it yet. Raises
+        DatabaseUnavailableError if this takes too long.
         """
         since = time.monotonic()
         while state.has_any_of(source_rows.running(self._source)) and not self._stopping():
             if time.monotonic() - since > STALLED_SECONDS:
                 raise DatabaseUnavailableError(
                     f"a transaction of the log has not become visible at the source for {STALLED_SECONDS:.0f} s:"
-                    " it waits for a synchronous standby. Compare the content after the standby has answered"
+                    " it waits for a synchronous standby. Start the comparison again once the standby has answered"
                 )
             time.sleep(_POLL)
 

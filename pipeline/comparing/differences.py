@@ -11,7 +11,7 @@ from pipeline.comparing.comparison import ContentComparison
 from pipeline.comparing.log_state import EventRow, Key, LogState
 
 KEYS_PER_LOOK = 500
-"""How many complete rows are read at once at both sides."""
+"""The number of complete rows that one query reads, at the source and in the log."""
 Kind = Literal["not in the log", "not in the source", "differs"]
 
 
@@ -41,14 +41,17 @@ class DifferingRow:
 
 @dataclass
 class ConfirmedDifferences:
-    """The rows of a batch that differ. `unknown`: rows that the log does not have complete, so not all was compared."""
+    """The rows of a batch that differ.
+
+    `unknown`: the number of rows of which the log lacks some values, so these values were not compared.
+    """
 
     differences: list[DifferingRow] = field(default_factory=list)
     unknown: int = 0
 
 
 def confirm(comparison: ContentComparison, state: LogState, keys: Sequence[Key]) -> Iterator[ConfirmedDifferences]:
-    """Compare these rows one by one, as of a snapshot that both sides have; yields a result for each batch."""
+    """Compare these rows one by one as of the same snapshot on both sides; yield a result for each batch."""
     distinct = list(dict.fromkeys(keys))
     for at in range(0, len(distinct), KEYS_PER_LOOK):
         some = distinct[at : at + KEYS_PER_LOOK]

@@ -58,10 +58,10 @@ class RowChecksum:
 
 @dataclass(frozen=True)
 class EventRow:
-    """The values that an event has for a row. `texts`: those of the table's columns, None for null.
+    """The values of a row in one event. `texts`: the values of the table's columns, None for null.
 
-    For each column, `written`: the event has it; `older`: the event is older than the column. `left_out`: columns whose
-    values the event left out. `parked`: the event has no values at all.
+    For each column, `written`: True if the event has a value; `older`: True if the event is older than the column.
+    `left_out`: columns whose values the event omits. `parked`: True if the event has no values at all.
     """
 
     events: EventsTable
@@ -74,7 +74,7 @@ class EventRow:
 
 
 class TableTruncatedError(NotComparableError):
-    """The table was truncated while it was compared: what was read of the log is void."""
+    """The table was truncated while it was compared, so the state that was read from the log is void."""
 
 
 class LogState:
@@ -112,10 +112,10 @@ class LogState:
         return {str(events): seq for events, seq in zip(self._written, found, strict=True)}
 
     def has_any_of(self, xids: Sequence[int]) -> bool:
-        """True if the newest events that were read belong to one of these transactions.
+        """True if one of the newest events that were read belongs to one of these transactions.
 
-        The newest events are enough: while some commits wait for a standby, most others do, so the log does not advance
-        far beyond them.
+        Older events need no check: if one commit waits for a standby, most later commits wait, too. So the log does not
+        advance far beyond it.
         """
         if not xids:
             return False
@@ -347,7 +347,7 @@ def key_types(table: ComparableTable) -> sql.Composable:
 def key_values(
     columns: Sequence[PublishedColumn], key_texts: Sequence[sql.Composable], *, typed: bool
 ) -> list[sql.Composable]:
-    """Return SQL for the key's values, with their types if every database has these, to sort as at the source.
+    """Return SQL for the key's values, with their types if all databases have these, to sort as at the source.
 
     Values of other types stay texts, and so do all if not `typed`. Then only the order of rows differs from that at the
     source.

@@ -1,8 +1,8 @@
 """Build conditions on keys that hold for all rows that a partition may have, and for few others.
 
-A comparison may read keys that do not differ, but must not miss any that do. So only bounds count that mean the same at
-the source and in the log: ranges of types that sort alike everywhere, and lists; of several columns only the first one
-counts. A partition with other bounds, such as a default partition, may have all keys of its table.
+A comparison may read keys that do not differ, but must not miss any that do. So it uses only bounds that mean the same
+at the source and in the log: lists, and ranges of types that sort alike everywhere. If bounds have several columns,
+only the first one is used. A partition with other bounds, such as a default partition, may have all keys of its table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPEN = {"MINVALUE", "MAXVALUE"}
 
 @dataclass(frozen=True)
 class KeyCondition:
-    """A condition on one column of a key, by its place: equal to one of the values, or not below, or not above one."""
+    """A condition on one column of a key: equal to one of some values, at least a value, or at most a value."""
 
     place: int
     operator: Literal[">=", "<=", "="]
@@ -93,7 +93,7 @@ def _level(
 
 
 def _values(text: str) -> list[tuple[str, bool]] | None:
-    """Return the values of a list, each with whether it is quoted; None if one of them is not a plain value."""
+    """Return pairs of each value of a list and True if it is quoted; None if a value is not plain."""
     found, at = list[tuple[str, bool]](), 0
     while at < len(text):
         value = _VALUE.match(text, at)

@@ -15,9 +15,9 @@ from pipeline.capture.schema_history.versions import PublishedColumn
 from pipeline.wal.encoding import BOOL, FLOAT4, FLOAT8, JSON, JSONB
 
 _PRINTED_AS = {FLOAT4: ("float4", "1e-45", "3.4028235e38"), FLOAT8: ("float8", "4.9e-324", "1.7976931348623157e308")}
-"""Types whose digits jsonb has without an exponent: the type, and its smallest and largest values except zero."""
+"""Types that jsonb writes without an exponent, by oid: the name, and the smallest and largest values except zero."""
 NEVER = 2**63 - 1
-"""The LSN from which on the log has a column, if no event says anything of the column yet."""
+"""The LSN from which on the log has a column, for a column that no event has yet."""
 _COMMA = sql.SQL(", ")
 
 
@@ -52,7 +52,7 @@ def texts(values: Sequence[sql.Composable]) -> sql.Composable:
 def log_checksum(columns: Sequence[PublishedColumn], epoch: int) -> sql.Composable:
     """Return SQL for the checksum of the row in the event `e`; null if the event lacks values of the row.
 
-    For most events, all columns already had their names of now: then no column has to be checked on its own.
+    In most events, all columns already had their current names, so no column has to be checked alone.
     """
     named = [_COMMA.join(map(sql.Literal, _last_place(columns))), sql.Literal([column.name for column in columns])]
     return sql.SQL(
@@ -72,7 +72,7 @@ def log_checksum(columns: Sequence[PublishedColumn], epoch: int) -> sql.Composab
 
 
 def _last_place(columns: Sequence[PublishedColumn]) -> tuple[int, int]:
-    """Return commit_lsn and commit_idx from which on every column has its name of now."""
+    """Return the commit_lsn and commit_idx from which on every column has its current name."""
     return max(((name.lsn, name.idx) for column in columns for name in column.names[-1:]), default=(0, 0))
 
 
@@ -124,7 +124,7 @@ def _name(column: PublishedColumn, epoch: int) -> sql.Composable:
 
 
 def since(epoch: int, lsn: int, idx: int, then: sql.Composable, before: sql.Composable) -> sql.Composable:
-    """Return SQL that is `then` if the event `e` is at or after a place, else `before`."""
+    """Return SQL with the value `then` if the event `e` is at or after a position, else `before`."""
     return sql.SQL(
         "case when (e.source_epoch, coalesce(e.commit_lsn, 0), coalesce(e.commit_idx, 0)) >= ({}, {}, {})"
         " then {} else {} end"
@@ -146,7 +146,7 @@ def _text(column: PublishedColumn, name: sql.Composable) -> sql.Composable:
 
 
 def any_text(column: PublishedColumn, name: sql.Composable) -> sql.Composable:
-    """Return SQL for the text of any value: a value that the column's type cannot have is printed as it is."""
+    """Return SQL for the text of any value: a value that the column's type does not allow is printed unchanged."""
     if column.base_type_oid == BOOL:
         fits = sql.SQL("jsonb_typeof(e.record -> {}) = 'boolean'").format(name)
     elif column.base_type_oid in _PRINTED_AS:

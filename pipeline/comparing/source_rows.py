@@ -49,7 +49,7 @@ class SourceRows:
         self._checksum = row_text.checksum(row_text.source_row(table.columns))
 
     def in_order(self, keys: Sequence[Key]) -> list[Key]:
-        """Return these keys in the order of the source, which may sort texts otherwise. Raises NotComparableError."""
+        """Return these keys in the order of the source, which may sort texts differently. Raises NotComparableError."""
         if not keys:
             return []
         values = self._key.listed_values()
@@ -96,7 +96,7 @@ class SourceRows:
             after = found[-1][0]
 
     def by_key(self, keys: Sequence[Key]) -> tuple[str, dict[Key, list[str | None]]]:
-        """Return the snapshot, and by key the texts of the columns of these rows, as far as the rows exist."""
+        """Return the snapshot, and the texts of the columns of those rows that exist, by key."""
         query = sql.SQL("select {}, {} from {} where {}").format(
             row_text.source_texts(self._table.key),
             row_text.source_texts(self._table.columns),
@@ -131,9 +131,9 @@ class SourceRows:
                 yield snapshot
 
     def _require_same_key(self) -> None:
-        """Raise an error if the key compares otherwise now: an owner may rename a type or add a cast.
+        """Raise an error if the key is compared differently now: an owner may rename a type or add a cast.
 
-        Neither alters the table, so its shape does not show it.
+        Neither changes the table itself, so the check of its shape does not find them.
         """
         if compared.comparison(self._source, self._table) != self._key:
             raise TableAlteredError(_ALTERED)
@@ -149,15 +149,15 @@ class SourceRows:
 
 
 def running(source: Connection) -> list[int]:
-    """Return the running transactions, which no snapshot of now contains: the lower halves of their xids."""
+    """Return the lower halves of the xids of running transactions, which no current snapshot contains."""
     with reading_session.transaction(source, SNAPSHOT):
         return [xid for (xid,) in source.execute(_RUNNING_TRANSACTIONS).fetchall()]
 
 
 def mark(source: Connection) -> int:
-    """Return an LSN that the stream reaches soon, and before which is everything that any snapshot of now contains.
+    """Return an LSN that the stream reaches soon, and that is after everything that any current snapshot contains.
 
-    Writes a message that becomes no event, because without writes at the source the stream would not get that far.
+    Writes a message that becomes no event: without writes at the source, the stream would not get there.
     """
     with reading_session.transaction(source, SNAPSHOT, synchronous_commit="local"):
         if queries.value(source, "select pg_catalog.pg_is_in_recovery()"):

@@ -1,4 +1,4 @@
-"""The end of the demo: the verdict with its figures, and what to try next."""
+"""The end of the demo: the verdict with its figures, and commands to try next."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ _SHOWN_DIFFERENCES = 5
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The result. `differences`: empty when all is well. `delays`: seconds from commit to this program's reader.
+    """The result of the demo.
+
+    `differences`: empty if the log is correct. `delays`: seconds from commit to this program's reader.
 
     `before`: rows that existed before the server. `in_wal`: True if the WAL still existed, so that the order of commits
     could be compared with it.
@@ -54,7 +56,7 @@ def report(console: Console, outcome: DemoResult, server: EmbeddedServer, config
     console.print(
         f"  {outcome.commits:,} commits of {CLERKS} concurrent writers in {outcome.seconds:g} s, "
         f"{outcome.changes:,} changes: {screen.totals(outcome.counts)}.\n"
-        f"  {outcome.before:,} existing rows were read meanwhile; folding the log gives the tables.\n"
+        f"    {outcome.before:,} existing rows were read at the same time; the tables can be rebuilt from the log.\n"
         f"  {outcome.rollbacks:,} transactions rolled back and {outcome.savepoints:,} times back to a savepoint: "
         "no trace of them in the log.\n"
         "  Count, order and every value are as the writers themselves wrote them down"

@@ -28,7 +28,7 @@ from pipeline.postgres.connections import Connection
 
 FRAME = 0.5
 ARRIVAL_TIMEOUT = 120.0
-"""Seconds that the followers may take for the last commit, and for their copies before it."""
+"""Seconds that the followers may take to copy the tables, and to apply the last commit."""
 _CLERK_TIMEOUT = 10.0
 
 
@@ -107,7 +107,7 @@ class FollowedShow:
                 show(look, seconds, seconds, "the shop is closed; the last changes arrive")
                 server.require_alive()
                 time.sleep(FRAME)
-            show(look, seconds, seconds, "the shop is closed; all has arrived")
+            show(look, seconds, seconds, "the shop is closed; every change has arrived")
 
     def _incidents(self, shopkeeper: Connection) -> Iterator[DemoIncident]:
         """Yield the incidents in the order of time."""
@@ -155,7 +155,7 @@ def folder(config: Config) -> Path:
 
 
 def sums(dsn: str) -> dict[str, TableTotals]:
-    """Return the content of each table of the shop."""
+    """Return the row count and checksum of each table of the shop."""
     with connections.connect(dsn, "database", name="demo", settings=session_settings.COPY) as connection:
         return {name: _sum(connection, name) for name in (*shop.TABLES, visitors.TABLE)}
 

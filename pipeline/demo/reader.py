@@ -22,7 +22,7 @@ from pipeline.postgres.embedded import EmbeddedServer
 from pipeline.postgres.queries import statement
 
 MARK = "demo"
-"""The prefix of the messages that mark where a run begins and ends."""
+"""The prefix of the messages that mark the beginning and end of a run in the WAL."""
 _FOLLOW_EVENTS = """\
 select seq, xid, source_table_name, action, case when action = 'message' then record ->> 'content' end
 from public.sequin_events where seq > %(seq)s order by seq limit 1000
@@ -32,7 +32,7 @@ _SNAPSHOTS = """\
 select coalesce(sum(s.rows), 0)::bigint, count(*) filter (where s.complete_seq is not null)
 from pipeline.snapshots s where s.table_oid = any(%(tables)s)
 """
-"""Read how far existing rows are: the number of those read, and the tables that are not complete yet."""
+"""Count the existing rows that were read, and the tables that are not complete yet."""
 
 
 class DemoReader(threading.Thread):
@@ -103,7 +103,7 @@ def mark(source: Connection, name: str) -> str:
 
 
 def read_events(connection: Connection, after: int, until: int, tables: list[int]) -> Iterator[ReceivedEvent]:
-    """Read the log between two positions, and earlier events of these tables; in pieces, since it may be long."""
+    """Read the log between two positions, and earlier events of these tables, in pieces because the log may be long."""
     with connection.transaction(), connection.cursor(name="demo_events") as cursor:
         cursor.itersize = 5000
         cursor.execute(statement("demo", "read_events"), {"after": after, "until": until, "tables": tables})
@@ -123,7 +123,7 @@ def commit_lsns(postgres: EmbeddedServer, start: str, end: str) -> dict[int, int
 
 
 def rows_read(connection: Connection, tables: list[int]) -> tuple[int, int]:
-    """Return how many existing rows are events, and how many of these tables the log has completely."""
+    """Return the number of existing rows that are events, and of these tables that are complete in the log."""
     row = connection.execute(_SNAPSHOTS, {"tables": tables}).fetchone()
     return (row[0], row[1]) if row else (0, 0)
 

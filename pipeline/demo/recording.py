@@ -23,7 +23,7 @@ _TEXT_FORM = "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres"
 
 
 class RecordingSession:
-    """A connection. `record` gets every transaction once its COMMIT has returned; for one thread at a time."""
+    """A connection for one thread at a time. Every transaction is added to `record` once its COMMIT has returned."""
 
     def __init__(self, dsn: str, name: str) -> None:
         self._connection = connections.connect(dsn, "source", name=name, options=_TEXT_FORM)
@@ -75,7 +75,7 @@ class RecordingSession:
         return row
 
     def fill(self, table: str, query: LiteralString, **values: Any) -> int:
-        """Insert many rows before the server begins; returns how many. They are `before` of the record."""
+        """Insert many rows before the server starts, keep them as `before` of the record, and return their number."""
         rows = self._run(SQL(query), values)
         for row in rows:
             self.record.before[f"shop.{table}", _key(table, row)] = row

@@ -27,7 +27,7 @@ _RATE_OVER = 3.0
 class ScreenState:
     """The content of the screen. `latest`: seq, table, action, record_pk, record, changes.
 
-    `read` of `to_read` existing rows have become events, or have been changed since.
+    `read` of the `to_read` existing rows have become events, or have been changed since.
     """
 
     elapsed: float
@@ -63,7 +63,7 @@ class _Rates:
 
 
 def console() -> Console:
-    """Return the console of the demo: without markup, so that brackets stay, as in `[demo]` or the name of a folder."""
+    """Return the console of the demo: it interprets no markup, so brackets stay, as in `[demo]` or a folder's name."""
     return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 

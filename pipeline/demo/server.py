@@ -19,7 +19,7 @@ from pipeline.errors import PipelineError
 from pipeline.process import python_path
 
 READY_TIMEOUT = 60.0
-"""Seconds that the server may take to be ready; one of an earlier demo may still be draining."""
+"""Seconds that the server may take to be ready; the server of an earlier demo may still be stopping."""
 STOP_TIMEOUT = 35.0
 _LAST_LINES = 12
 

@@ -151,7 +151,7 @@ class _Show:
                 show(self._snapshot(sessions, start, seconds, "waiting for the last commit"))
                 self._require_health(clerks)
             self._asked = 0.0
-            show(self._snapshot(sessions, start, seconds, "closed; all has arrived" if there else "closed"))
+            show(self._snapshot(sessions, start, seconds, "closed; every change has arrived" if there else "closed"))
         return sessions
 
     def _require_health(self, clerks: list[ShopClerk]) -> None:

@@ -1,4 +1,4 @@
-"""The surroundings of the demo: no settings from outside, its own data directory, its own Postgres."""
+"""The environment of the demo: its own settings, data directory and Postgres."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def alone(folder: Path) -> Iterator[None]:
 def postgres(console: Console, config: Config) -> Iterator[tuple[EmbeddedServer, Config]]:
     """Run the embedded Postgres of the demo, with its roles; stop it at the end, even if a killed demo left it.
 
-    The settings are those with which the server runs on it. They are in a file, too, for `pipeline --config`.
+    Yields the settings of the server. They are also in a file, for `pipeline --config`.
     """
     server = databases.embedded_server(config)
     found = not server.start()

@@ -5,7 +5,7 @@ These rules must hold, and can be checked without the product:
 - each committed transaction is in the log once, complete, its changes in the order of its statements, all values equal;
 - the log has nothing else: no rolled back transaction, no part undone by a savepoint, nothing unknown;
 - a transaction that began after another's commit had returned comes after it;
-- an existing row is read, at least once, and each time as it is after all that comes before in the log;
+- an existing row is read at least once, each time with the values that it has after all earlier events of the log;
 - each row's events are consistent: inserted at version 1, each update one version later, nothing after its delete;
 - seq, commit_lsn and commit_idx have the same order, and commit_lsn is where the WAL itself has the commit.
 """
@@ -49,8 +49,8 @@ class RecordedTransaction:
 class WriterRecord:
     """The work of the writers. `silent`: xids of transactions that must leave no event, such as those rolled back.
 
-    `commit_lsns`: xid to where the WAL has its commit; those it lacks are not compared. `before`: rows that existed
-    before the server, by table and key.
+    `commit_lsns`: by xid, the LSN of the commit in the WAL; xids that are missing here are not compared. `before`: rows
+    that existed before the server, by table and key.
     """
 
     committed: list[RecordedTransaction] = field(default_factory=list)
@@ -101,7 +101,7 @@ def _unexpected(arrived: Iterable[Sequence[ReceivedEvent]], known: Set[int], sil
         elif first.xid not in known:
             yield f"seq {first.seq}: {first.change} by transaction {first.xid}, which no writer knows"
         elif first.xid in seen:
-            yield f"seq {first.seq}: {first.change} by transaction {first.xid}, of which events came before"
+            yield f"seq {first.seq}: {first.change} by transaction {first.xid}, which had earlier events"
         seen.add(first.xid)
 
 
@@ -114,7 +114,7 @@ def _missing(arrived: Sequence[Sequence[ReceivedEvent]], committed: Iterable[Rec
 
 
 def _lsn(number: int) -> str:
-    """Return an LSN as Postgres prints it; written again here, since the verdict uses nothing of the decoder."""
+    """Return an LSN as Postgres prints it. This copy exists because the verdict must not use code of the product."""
     return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"
 
 
@@ -141,7 +141,7 @@ def _disorder(transactions: Iterable[RecordedTransaction]) -> Iterator[str]:
     latest: RecordedTransaction | None = None
     for transaction in transactions:
         if latest is not None and transaction.ended < latest.began:
-            yield f"transaction {transaction.xid} comes after {latest.xid}, which began when it had already committed"
+            yield f"transaction {transaction.xid} comes after {latest.xid}, which began only after this commit"
         if latest is None or transaction.began > latest.began:
             latest = transaction
 
@@ -164,7 +164,7 @@ def _not_as_read(
             wanted = RowChange(change.table, "read", change.key, rows[row])
             yield f"seq {event.seq}: {_contrast(wanted, change)}"
     for table, key in rows.keys() - known:
-        yield f"{table} {', '.join(key)} was there before, and the log does not have it"
+        yield f"{table} {', '.join(key)} existed before the server, and the log does not have it"
 
 
 def _inconsistent_rows(events: Iterable[ReceivedEvent], there: Iterable[tuple[str, tuple[str, ...]]]) -> Iterator[str]:
@@ -182,12 +182,12 @@ def _inconsistent_rows(events: Iterable[ReceivedEvent], there: Iterable[tuple[st
             continue
         version = int(change.values.get("version") or 0)
         if version != before + 1 or (change.action == "insert") != (before == 0):
-            yield f"seq {event.seq}: {change} to version {version}, which was at {before or 'none'}"
+            yield f"seq {event.seq}: {change} to version {version}, but the row was at version {before or 'none'}"
         versions[row] = version
 
 
 def _differences(transaction: RecordedTransaction, group: Sequence[ReceivedEvent]) -> Iterator[str]:
-    """Yield the first difference inside a transaction: further ones mostly follow from it."""
+    """Yield the first difference inside a transaction: further differences mostly follow from it."""
     for idx, (wanted, event) in enumerate(zip_longest(transaction.changes, group)):
         where = f"transaction {transaction.xid}, change {idx}"
         if event is None:
@@ -210,7 +210,7 @@ def _contrast(wanted: RowChange, found: RowChange) -> str:
                 return (
                     f"{wanted}: {what}{column} is {_shown(theirs, column)}, and the writer has {_shown(ours, column)}"
                 )
-    return f"{wanted}: old values are {'present' if found.old is not None else 'absent'}, against expectation"
+    return f"{wanted}: old values are {'present' if found.old is not None else 'absent'}, which was not expected"
 
 
 def _shown(values: Values, column: str) -> str:

@@ -1,4 +1,4 @@
-"""Visitors of the shop's pages, and incidents meanwhile: the workload of `pipeline demo --followers`."""
+"""The workload of `pipeline demo --followers`: visitors of the shop's pages, and incidents such as a crash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAUSE = 0.02
 
 @dataclass(frozen=True)
 class DemoIncident:
-    """An incident, the share of the time after which it happens, and its description."""
+    """An incident, its description, and when it happens, as a share of the running time."""
 
     share: float
     text: str

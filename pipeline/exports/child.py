@@ -28,7 +28,7 @@ END_SECONDS = 10.0
 ENDS_WITH_STDIN = "PIPELINE_ENDS_WITH_STDIN"
 """The variable that is set for a script that must end with its standard input (`spark/lake/running/parent.py`)."""
 KEPT_EVENT = "kept"
-"""The event of a script that has done its run and waits for another (`spark/export.py`)."""
+"""The event of a script that has finished its run and waits for another one (`spark/export.py`)."""
 REST_SECONDS = 3.0
 """Seconds that the JVM may outlive the script that started it."""
 _POLL = 0.1
@@ -38,8 +38,8 @@ _POLL = 0.1
 class SparkScript:
     """A script to run. `log`: the file for its standard error and a copy of its events; `seconds`: its time limit.
 
-    `again`: the last of the arguments, those that differ for each run of the same process; None if the process ends
-    with this run.
+    `again`: those arguments, at the end of all, that differ between the runs of one process; None if the process
+    ends after this run.
     """
 
     command: Sequence[str]
@@ -181,7 +181,7 @@ class _ScriptProcess:
             self._log.write(line)
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines that the script prints; an empty one now and then, so that the caller can check the time."""
+        """Yield the lines that the script prints, and sometimes an empty one, so that the caller can check the time."""
         ended_at: float | None = None
         while True:
             try:
@@ -233,7 +233,7 @@ def _opened(log: Path) -> IO[bytes]:
 def _follow(
     process: _ScriptProcess, script: SparkScript, on_event: OnEvent, stopped: Callable[[], bool]
 ) -> tuple[ScriptEvent, bool]:
-    """Pass events on until the run has ended; returns the last one, and True if the process waits for another run.
+    """Pass events on until the run has ended; return the last event, and True if the process waits for another run.
 
     The JVM may keep the standard output open for longer.
     """
@@ -279,7 +279,7 @@ def _reason(code: int, last: ScriptEvent, log: Path) -> str:
 
 def _last_words(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it printed nothing"
+    return lines[-1][:300] if lines else "the script printed nothing"
 
 
 def _others(group: int) -> bool:

@@ -17,7 +17,7 @@ from pipeline.terminal.command import Json, connected, load, output
 
 app = typer.Typer(help="The lake: the log as Parquet files, written by Spark.", no_args_is_help=True)
 
-Limit = Annotated[int, typer.Option(min=1, help="How many of the newest.")]
+Limit = Annotated[int, typer.Option(min=1, help="Show this many of the newest.")]
 
 
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Fail while another export is running.")]
@@ -44,7 +44,7 @@ def export_run(context: typer.Context, as_json: Json = False, no_wait: NoWait = 
 
 @app.command("compact", epilog="Example: pipeline export compact")
 def export_compact(context: typer.Context, as_json: Json = False) -> int:
-    """Merge small files of changes now, as the server does by its schedule. --json: one event per line."""
+    """Merge small files of changes now; a server does this on a schedule. --json: one event per line."""
     from pipeline.exports import compaction, export_progress
     from pipeline.postgres import databases
 

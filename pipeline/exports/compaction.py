@@ -1,4 +1,4 @@
-"""Compactions of the lakes: small files of changes become large ones, in a separate process beside exports."""
+"""Compactions of the lakes: small files of changes become large ones, in a separate process, also during exports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.postgres import connections
 
 @dataclass(frozen=True)
 class CompactionResult:
-    """The result for one lake: how many files of changes have become how many."""
+    """The result for one lake: the number of merged files, and of the files that replace them."""
 
     events_table: str
     lake: LakeAt

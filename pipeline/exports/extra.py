@@ -1,4 +1,4 @@
-"""The extras `spark` and `iceberg`: the packages that only exports need. Searched for, never imported here."""
+"""Check for the packages of the extras `spark` and `iceberg`, which only exports need, without importing them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def missing() -> list[str]:
 
 
 def lacks(formats: Collection[str]) -> str | None:
-    """Return the missing packages that only these formats need; None if none is. The remedy is ICEBERG_REMEDY."""
+    """Return why these formats cannot be exported, if packages for them are missing; else None."""
     found = [name for name in ICEBERG_PACKAGES if find_spec(name) is None] if ICEBERG in formats else []
     return f"the iceberg extra is not installed ({', '.join(found)} missing)" if found else None
 

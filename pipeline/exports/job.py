@@ -31,15 +31,15 @@ from pipeline.process import python_path
 
 LOGS_KEPT = 50
 COMPACTION = "pipeline compaction"
-"""The name of a compaction's session: it holds the lake for a moment, for which every export waits."""
+"""The application name of a compaction's session. It locks the lake for a moment; exports wait for that."""
 _NAMES = {"compact.py": COMPACTION}
 WAIT_SECONDS = 0.5
-"""Seconds between two checks of another exporter, for which this one waits."""
+"""Seconds between two checks of whether the exporter that this one waits for has ended."""
 
 FEW_EVENTS = 200_000
-"""A run of at most these events ends before the optimising compiler and a parallel collector pay off."""
+"""A run of at most this many events ends before the optimising compiler and a parallel garbage collector pay off."""
 SOME_EVENTS = 2_000_000
-"""A run of at most these events needs only one thread that collects garbage."""
+"""A run of at most this many events needs only one thread for garbage collection."""
 TIGHT_HEAP = "-XX:+UseSerialGC -XX:MaxNewSize=64m -XX:MinHeapFreeRatio=5 -XX:MaxHeapFreeRatio=15"
 """Options that let the heap grow with its content; without them, it grows to its limit in any case."""
 _ARENAS = "MALLOC_ARENA_MAX"
@@ -52,7 +52,7 @@ USERS_JAVA_OPTIONS = (
     "SPARK_SUBMIT_OPTS",
     "SPARK_LAUNCHER_OPTS",
 )
-"""The settings with options of users. If one is set, no options are added, since they might contradict."""
+"""Environment variables with JVM options of users. If one is set, no options are added: they might conflict."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,12 @@ def export(
 ) -> ExportOutcome:
     """Export the events that the lake lacks, up to the head of the log.
 
-    `on_event` gets each event of the script, `stopped` ends it. While another exporter is running: ExportBusyError, or
-    `wait` for it, and `on_event` gets how far it is. `kept`: where its Spark session waits for the next run. Raises
-    ExportFailedError with the reason, which is then in the run's row too; ExportStoppedError.
+    `on_event` gets each event of the script. Once `stopped` returns True, the script is ended. If another exporter is
+    running and `wait` is true, this one waits for it, and `on_event` gets its progress. `kept` holds the Spark session
+    between two runs.
+
+    Raises ExportBusyError if another exporter is running and `wait` is false, ExportFailedError with the reason, which
+    is also stored in the run's row, and ExportStoppedError.
     """
     extra.require(config.export_formats)
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
@@ -107,9 +110,9 @@ def export(
 def _in_turn(
     config: Config, connection: Connection, on_event: OnEvent, stopped: Callable[[], bool], wait: bool
 ) -> ExportWindow:
-    """Return how far the lake is, once no other exporter uses it; no server of this version will in this session.
+    """Return the lake's progress, once no other exporter uses it; this session keeps the turn until it ends.
 
-    An export by hand with `spark-submit`, or one that has outlived its server, holds the lake without a turn.
+    Servers take turns. An export by `spark-submit`, or one that has outlived its server, locks the lake without a turn.
     """
     before: ScriptEvent = {}
     ours = False
@@ -181,7 +184,7 @@ def scripts() -> Path:
 
 
 def python_environment() -> dict[str, str]:
-    """Return the environment of a script: that of this process without settings. Its modules are in its own folder."""
+    """Return the environment of a script: this process's environment without settings of the pipeline."""
     found = python_path.environment(scripts())
     return {name: value for name, value in found.items() if not name.startswith("PIPELINE_")}
 
@@ -240,7 +243,7 @@ def formats(config: Config) -> list[str]:
 
 
 def _local(master: str) -> dict[str, str | None]:
-    """Let Spark on this machine alone need no host name that resolves, and listen on no other address."""
+    """Return arguments by which local Spark listens on the loopback address only, and resolves no host name."""
     alone = re.match(r"local(\[|$)", master) and "SPARK_LOCAL_IP" not in os.environ
     return {"SPARK_LOCAL_IP": "127.0.0.1"} if alone else {}
 
@@ -278,8 +281,8 @@ def jvm_options(
 ) -> dict[str, str]:
     """Return the variables by which Spark gives a JVM its options. `events`: how many the run reads, None: unknown.
 
-    Classes are loaded from an archive in the data directory. Without one, the run leaves it at the path that is in
-    LAKE_CLASS_ARCHIVE. The user's own options are left alone.
+    Classes are loaded from an archive in the data directory. If there is none yet, the run creates it at the path in
+    LAKE_CLASS_ARCHIVE. Options that the user has set are not changed.
     """
     if not re.match(r"local(\[|$)", master) or any(environment.get(name) for name in USERS_JAVA_OPTIONS):
         return {}
@@ -303,7 +306,7 @@ def _jvm_variables(*more: str) -> dict[str, str]:
 
 
 def _archive_key(java: JavaInstallation) -> str:
-    """Return the key of an archive: it differs by Java and Spark, whose classes differ."""
+    """Return the name of the class archive for this Java and this Spark: others have other classes."""
     try:
         spark = version("pyspark")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""The lakes of these settings: that of the default events table, and in it a folder for each other one."""
+"""The lakes of these settings: one for the default events table, and inside it one for each other events table."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def of(config: Config, events_table: str) -> Config:
 
 
 def named(config: Config, events_table: str | None) -> Config:
-    """Return the settings for an events table; None: the default one.
+    """Return the settings for exports of an events table; `events_table` None: the default one.
 
     Raises ExportFailedError for a table that was never written to.
     """
@@ -71,8 +71,8 @@ def export(
 
     `kept`: holds the Spark session of the default one's run for the next run.
 
-    Raises as `job.export`. If another table than the default one fails, or one is being exported already, the rest is
-    exported before that.
+    Raises as `job.export`. If a table other than the default one fails, or is being exported already, the other
+    tables are exported before the error is raised.
     """
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
         names = exported_tables(config, connection)
@@ -96,7 +96,7 @@ def export(
 
 
 def exported_tables(config: Config, connection: Connection) -> list[str]:
-    """Return the events tables to export, the default one first; others if they were written to and still exist."""
+    """Return the events tables to export: the default one, then those that were written to and still exist."""
     return list(dict.fromkeys([config.events_table, *(str(table) for table in tables.with_known(connection, []))]))
 
 

@@ -31,7 +31,7 @@ update pipeline.export_runs set state = %(state)s, reason = %(reason)s, finished
 _SET_LOG = "update pipeline.export_runs set log = %(log)s where id = %(run)s"
 """Record where a run's log is."""
 _TAKE_TURN = "select pg_try_advisory_lock(hashtextextended('pipeline export to ' || %(directory)s, 0))"
-"""One exporter at a time starts its script, so that two that have waited for a third do not collide."""
+"""Let one exporter at a time start its script, so that two exporters that waited for a third do not collide."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,10 @@ class ExportFile:
 
 @dataclass(frozen=True)
 class WaitingStates:
-    """How many current states lack a few changes, since when one does, and the seq up to which all are whole."""
+    """Current states that lack a few changes. `waiting`: their number.
+
+    `waiting_since`: when the oldest missing change was exported. `waiting_seq`: all states are complete up to this seq.
+    """
 
     waiting: int = 0
     waiting_since: datetime | None = None
@@ -103,7 +106,10 @@ class HiddenState:
 
 @dataclass(frozen=True)
 class UnexchangedFolder:
-    """A folder of the lake in `directory` that the file system could not exchange, and why. None: it exchanges none."""
+    """A folder of the lake in `directory` that the file system could not exchange, and why.
+
+    `folder` None: it can exchange no folders at all.
+    """
 
     directory: str
     folder: str | None
@@ -139,7 +145,7 @@ def has_pending_merges(connection: Connection, config: Config) -> bool:
 
 
 def take_turn(connection: Connection, config: Config) -> bool:
-    """Become the only session that starts exports to this folder, until it ends; False if another one is."""
+    """Make this session the only one that starts exports to this folder, until it ends; False if another session is."""
     return bool(queries.value(connection, _TAKE_TURN, {"directory": str(config.exports)}))
 
 
@@ -164,7 +170,7 @@ def set_log(connection: Connection, run: int, log: str) -> None:
 
 
 def finish_run(connection: Connection, run: int, reason: str | None) -> None:
-    """Record that the run has ended; `reason`: why it failed, None: it did not."""
+    """Record that the run has ended. `reason`: why it failed; None if it succeeded."""
     state = "failed" if reason else "done"
     connection.execute(_FINISH_RUN, {"run": run, "state": state, "reason": reason})
 
@@ -203,13 +209,13 @@ def hidden_states(connection: Connection, config: Config) -> list[HiddenState]:
 
 
 def unexchanged_folders(connection: Connection, config: Config) -> list[UnexchangedFolder]:
-    """Return such folders of the lake of these settings, and of the lakes in it."""
+    """Return the folders that could not be exchanged, of the lake of these settings and of the lakes in it."""
     query = statement("exports", "unexchanged_folders")
     return queries.rows(connection, UnexchangedFolder, query, {"directory": str(config.exports)})
 
 
 def keyless_tables(connection: Connection) -> list[str]:
-    """Return `schema.table` of tables without a current state, since no key tells the row of a change."""
+    """Return `schema.table` of tables without a current state: no key identifies the row of a change."""
     return [
         f"{schema}.{name}" for schema, name in connection.execute(statement("exports", "keyless_tables")).fetchall()
     ]

@@ -10,9 +10,9 @@ from pipeline.config.bucket import LakeBucket
 from pipeline.exports import job
 
 _SECONDS = 60.0
-"""Seconds for a check, which asks a silent store several times."""
+"""Seconds for a check, which tries a silent store several times."""
 _LOOK_SECONDS = 5.0
-"""Seconds for a check that only `status` waits for."""
+"""Seconds for the check of `pipeline status`."""
 
 
 def unfit(bucket: LakeBucket) -> str | None:
@@ -38,5 +38,5 @@ def _asked(bucket: LakeBucket, seconds: float, *arguments: str) -> str | None:
     try:
         return str(json.loads(done.stdout.splitlines()[-1])["reason"])
     except (IndexError, ValueError, KeyError):
-        said = done.stderr.strip().splitlines() or ["it said nothing"]
-        return f"{bucket}: looking at it ended with status {done.returncode}: {said[-1][:300]}"
+        said = done.stderr.strip().splitlines() or ["the check printed nothing"]
+        return f"{bucket}: its check ended with status {done.returncode}: {said[-1][:300]}"

@@ -19,7 +19,7 @@ _STYLES = {"done": "green", "committed": "green", "running": "yellow", "writing"
 
 
 def summary(now: ExportStatus) -> Table:
-    """Return a few lines for `status`, none of which looks like an error while exports are off."""
+    """Return a few lines for `status`. If exports are off, none of them looks like an error."""
     return drawing.facts(_facts(now))
 
 
@@ -37,7 +37,7 @@ def _facts(now: ExportStatus) -> Iterator[tuple[object, object, object]]:
         since = f"the oldest for {drawing.since(now.waiting_since)}, as of seq {now.waiting_seq}"
         yield "current states", tables, f"{since}; see PIPELINE_EXPORT_LATEST_AGE"
     if now.without_state and not now.off:
-        yield "no current state", ", ".join(now.without_state), "changes only: without a key rows cannot be told apart"
+        yield "no current state", ", ".join(now.without_state), "changes only: a row has no key to identify it"
     for each in now.hidden if not now.off else ():
         yield "no current state", f"{each.table_name}, from {each.events_table}", each.reason
 
@@ -48,8 +48,9 @@ def show_exports(
     now: SnapshotStatus | None = None,
     unexchanged: Sequence[UnexchangedFolder] = (),
 ) -> None:
-    """Print ranges, then runs, the newest first, tables of which log and lake lack values, and folders
-    that the file system cannot exchange."""
+    """Print ranges, then runs, both the newest first.
+
+    Tables of which log and lake lack values, and folders that the file system cannot exchange, follow."""
     if not found and not runs:
         drawing.show("nothing was exported yet")
         return
@@ -61,7 +62,7 @@ def show_exports(
 def _unexchanged(each: UnexchangedFolder) -> EscapedText:
     if each.folder is None:
         what = f"{each.directory}: the file system cannot exchange two folders ({each.reason})"
-        return EscapedText(f"{what}; changes and messages keep small files, and latest is a link")
+        return EscapedText(f"{what}; small files of changes and messages are not merged, and latest is a symlink")
     return EscapedText(
         f"{each.directory}/{each.folder} keeps its files: the file system cannot exchange it ({each.reason})"
     )

@@ -63,12 +63,12 @@ def _version(host: str, port: int) -> CheckFinding:
     except (urllib.error.URLError, OSError, ValueError):
         found = None
     if found is None:
-        text = f"the Spark master answers; its version is unknown, since {address} does not tell"
+        text = f"the Spark master answers; its version is unknown, since {address} does not show it"
         return CheckFinding(
             "ok", _NAME, text, f"PySpark here is {ours}; {_UI_PORT} in [spark] names the port of its UI"
         )
     if found[1] != ".".join(ours.split(".")[:2]):
-        text = f"the Spark master is of version {found[1]}, PySpark here of {ours}: they do not understand each other"
+        text = f"the Spark master is of version {found[1]}, PySpark here of {ours}: these versions do not work together"
         return CheckFinding("warning", _NAME, text, f"install pyspark=={found[1]}.* here, or upgrade the cluster")
     return CheckFinding("ok", _NAME, f"the Spark master answers, of version {found[1]} as PySpark here")
 
@@ -92,7 +92,7 @@ def _reach(config: Config, dsn: str | None) -> CheckFindings:
 
 
 def is_here_alone(dsn: str) -> bool:
-    """Return True if a DSN means another place on each machine: a socket's folder, or a loopback address."""
+    """Return True if a DSN means something else on each machine: a socket's folder, or a loopback address."""
     parts = conninfo_to_dict(dsn)
     if parts.get("service") and not (parts.get("host") or parts.get("hostaddr")):
         return False

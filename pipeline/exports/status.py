@@ -19,10 +19,10 @@ from pipeline.postgres.connections import Connection
 class ExportStatus:
     """The status of exports. `off`: why no run is scheduled, or None. `exported_seq` is None while no lake exists.
 
-    `problem`: why the next run would fail to begin, as far as can be known here.
-    `waiting`: current states that lack a few changes since `waiting_since`, the oldest, and are whole up to
-    `waiting_seq`, the least. `without_state`: `schema.table` of tables without a key: their changes are exported,
-    their current state is not. `hidden`: tables without one for another reason.
+    `problem`: why the next run cannot begin, if this process can find that out.
+    `waiting`: the number of current states that lack a few changes: the first one since `waiting_since`, and all are
+    complete up to `waiting_seq`. `without_state`: `schema.table` of tables without a key: their changes are exported,
+    their current state is not. `hidden`: tables without a current state for another reason.
     """
 
     schedule: str
@@ -65,7 +65,7 @@ def read(config: Config, connection: Connection) -> ExportStatus:
 
 
 def looked_into(config: Config, found: ExportStatus) -> ExportStatus:
-    """Return the status, with the problem if the lake is not in its bucket or cannot be reached; one request."""
+    """Return the status, with a problem if a request finds that the lake is not in its bucket or cannot be reached."""
     bucket = config.exports
     if not isinstance(bucket, LakeBucket) or found.off or found.problem or found.exported_seq is None:
         return found

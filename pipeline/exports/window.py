@@ -12,10 +12,10 @@ from pipeline.config import cron
 class ExportWindow:
     """Seqs that are not exported yet: `exported_upto` < seq <= `head`.
 
-    `jumped`: how many of these seqs the log has skipped by jumping. `jump`: the first seq behind its last jump, 0 if it
-    has none. `known`: whether the folder is a lake already.
-    `states_behind`: changes are exported that a table's current state lacks. `iceberg_behind`: Iceberg tables are
-    wanted, and lack changes that are exported. `holder`: which process exports to the lake now.
+    `jumped`: the number of these seqs that the log skipped when it jumped. `jump`: the first seq after its last jump, 0
+    if it never jumped. `known`: True if the folder is a lake already. `states_behind`: True if a table's current state
+    lacks exported changes. `iceberg_behind`: True if Iceberg tables are configured and lack exported changes. `holder`:
+    which process exports to the lake now.
     """
 
     head: int = 0
@@ -29,7 +29,7 @@ class ExportWindow:
 
     @property
     def behind(self) -> int:
-        """The seqs from the last exported to the newest: an upper bound of events, since seqs have gaps."""
+        """The number of seqs after the last exported one: at most this many events, since seqs have gaps."""
         return max(0, self.head - self.exported_upto - self.jumped)
 
     @property

@@ -78,7 +78,7 @@ def backfill_start(
 def backfill_list(
     context: typer.Context,
     as_json: Json = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many of the newest.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Show this many of the newest.")] = 20,
 ) -> int:
     """List the newest backfills, including those that the server started for tables that joined."""
     from pipeline.snapshots import snapshot_status, status

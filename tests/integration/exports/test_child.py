@@ -75,7 +75,7 @@ print("from Spark", file=sys.stderr)"""
         ("""print('{"event": "failed", "reason": "no luck"}'); exit(1)""", "^no luck$"),
         ("import os; os.kill(os.getpid(), 9)", "^killed by signal 9; its log is /"),
         ("import nothing_of_the_kind", "^ended with status 1: ModuleNotFoundError: .*; its log is /"),
-        ("exit(3)", "^ended with status 3: it printed nothing; its log is /"),
+        ("exit(3)", "^ended with status 3: the script printed nothing; its log is /"),
     ],
 )
 def test_why_it_failed(run: Callable[..., Any], code: str, reason: str) -> None:

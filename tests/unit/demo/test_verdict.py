@@ -89,16 +89,16 @@ DAMAGE: dict[str, tuple[Callable[[Log], Log], str]] = {
     "everything missing": (lambda log: [], "transaction 10 is missing"),
     "event twice": (lambda log: [*log[:2], log[1], *log[2:]], "shop.orders 2, where the writer made an update"),
     "last event of a transaction twice": (lambda log: [*log, log[-1]], "shop.orders 2 (seq 9) is one too many"),
-    "transaction twice": (lambda log: [*log, *log[:3]], "transaction 10, of which events came before"),
+    "transaction twice": (lambda log: [*log, *log[:3]], "transaction 10, which had earlier events"),
     "changes swapped": (lambda log: swapped(log, 0, 1), "insert of shop.orders 2, where the writer made an insert of"),
-    "transaction torn": (lambda log: swapped(log, 2, 3), "transaction 10, of which events came before"),
+    "transaction torn": (lambda log: swapped(log, 2, 3), "transaction 10, which had earlier events"),
     "transactions swapped": (
         lambda log: written([COMMITTED[1], COMMITTED[0], *COMMITTED[2:]]),
-        "transaction 10 comes after 11, which began when it had already committed",
+        "transaction 10 comes after 11, which began only after this commit",
     ),
     "first and last transaction swapped": (
         lambda log: written([COMMITTED[3], *COMMITTED[1:3], COMMITTED[0]]),
-        "update of shop.orders 1 to version 3, which was at none",
+        "update of shop.orders 1 to version 3, but the row was at version none",
     ),
     "value altered": (lambda log: altered(log, 0, total="1.5"), "total is '1.5', and the writer has '1.50'"),
     "NULL altered": (lambda log: altered(log, 4, total=""), "total is '', and the writer has None"),
@@ -176,7 +176,7 @@ def test_a_row_from_before_is_read_as_it_was() -> None:
 
 
 def test_a_row_from_before_that_is_never_read_is_missing() -> None:
-    assert judge_read() == ["shop.orders 7 was there before, and the log does not have it"]
+    assert judge_read() == ["shop.orders 7 existed before the server, and the log does not have it"]
 
 
 def test_places_of_rows_that_are_read_begin_with_one() -> None:

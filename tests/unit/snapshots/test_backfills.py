@@ -40,8 +40,8 @@ def test_a_list(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_sentences() -> None:
     assert render.line(ENDED) == (
-        "backfill 7 of public.orders is complete: 12,000 rows read, 11,000 events; the log had something newer of the"
-        " others"
+        "backfill 7 of public.orders is complete: 12,000 rows read, 11,000 events; the log had newer events"
+        " of the other rows"
     )
     assert render.line(replace(ENDED, rows=12_000)).endswith("12,000 rows read, 12,000 events")
     assert render.line(replace(READING, state="failed", reason="x")) == "backfill 7 of public.orders is failed: x"
