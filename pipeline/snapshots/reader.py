@@ -1,8 +1,8 @@
 """Read one range of a table at the source, in one short transaction, and stage its rows.
 
-The order of the steps makes the rows exact (docs/decisions/0011-reading-beside-the-stream.md): lock, snapshot, rows,
-marker. Then the rows become durable in the pipeline database. Then the transaction at the source commits, with its
-marker.
+The order of the steps makes the rows exact (docs/internals/decisions/0011-reading-beside-the-stream.md): lock,
+snapshot, rows, marker. Then the rows become durable in the pipeline database. Then the transaction at the source
+commits, with its marker.
 """
 
 from __future__ import annotations

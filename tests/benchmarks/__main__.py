@@ -14,14 +14,14 @@ from pathlib import Path
 import psycopg
 
 from pipeline.errors import PipelineError
-from tests.benchmarks import drains, page
+from tests.benchmarks import drains, page, user_page
 from tests.benchmarks.errors import BenchmarkFailed, CannotRun
 from tests.benchmarks.parts import GROUPS, PARTS, Bench, named
 from tests.benchmarks.server import REPOSITORY, durable_server
 from tests.benchmarks.table import Table, markdown
 from tests.fixtures.postgres import Cluster
 
-DOCS = REPOSITORY / "docs"
+DOCS = REPOSITORY / "docs" / "internals"
 RUNS = 3
 
 
@@ -47,6 +47,7 @@ def main() -> int:
     print(markdown(figures.cells()))
     if docs:
         page.write(docs / "benchmarks.md", f"{settings}.", {part: figures.cells(part) for part in done})
+        user_page.write()
     return 0 if len(done) == len(parts) else 1
 
 
@@ -69,7 +70,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks",
         description=__doc__,
-        epilog=f"At full size, {RUNS} runs or more and all contenders, docs/benchmarks.md is brought up to date.",
+        epilog=f"At full size, with {RUNS} runs or more and all contenders, it writes docs/internals/benchmarks.md.",
     )
     parser.add_argument("--part", action="append", choices=[*PARTS, *GROUPS], help="only this; may be given again")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md: the tables between its marks are written by the parts that were run, all else by people.
+"""Writes the tables of docs/internals/benchmarks.md that are between marks; people write the rest of the page.
 
 A mark names the parts that its table shows: `<!-- figures: bulk small -->`; the table ends at `<!-- end -->`. Rows of
 parts that were not run stay as they are.
@@ -24,15 +24,16 @@ def _replaced(found: re.Match[str], settings: str, measured: Mapping[str, Sequen
     parts = found[2].split()
     if not any(part in measured for part in parts):
         return found[0]
-    before = _rows(found[0])
-    rows = [row for part in parts for row in measured.get(part, [row for row in before if row[0] == part])]
-    return f"{found[1]}{settings}\n\n{markdown(rows)}\n{found[3]}"
+    before = rows(found[0])
+    now = [row for part in parts for row in measured.get(part, [row for row in before if row[0] == part])]
+    return f"{found[1]}{settings}\n\n{markdown(now)}\n{found[3]}"
 
 
-def _rows(text: str) -> list[Cells]:
-    rows = []
+def rows(text: str) -> list[Cells]:
+    """Return the rows of all tables of five columns in this text."""
+    found = []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         if line.startswith("| ") and len(cells) == 5:
-            rows.append((cells[0], cells[1], cells[2], cells[3], cells[4]))
-    return rows
+            found.append((cells[0], cells[1], cells[2], cells[3], cells[4]))
+    return found

@@ -1,4 +1,4 @@
-"""A plot of lines as SVG text, readable on a light and on a dark page."""
+"""Plots of lines and of bars as SVG text, readable on a light and on a dark page."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ WIDTH, HEIGHT = 720, 320
 LEFT, RIGHT, TOP, BOTTOM = 60, 20, 40, 50
 STEPS = 5
 """Of each axis."""
+BAR, BAR_LABEL = 20, 150
+"""How high a bar is with its margin, and how wide the names before the bars are."""
 COLORS = ("#3b7dd8", "#d9822b", "#4a9e5c", "#b0519e")
 _STYLE = """
 text { font: 13px sans-serif; fill: #444 }
@@ -38,6 +40,31 @@ def lines(title: str, series: Mapping[str, Points], x_label: str, y_label: str) 
         anchor = "end" if x > WIDTH / 2 else "start"
         parts.append(f'<text x="{x:.1f}" y="{y - 6:.1f}" text-anchor="{anchor}" style="fill: {color}">{name}</text>')
     return "\n".join([*parts, "</svg>\n"])
+
+
+def bars(title: str, groups: Mapping[str, Mapping[str, float]]) -> str:
+    """Horizontal bars with their figures, in groups; the same name has the same color in each group."""
+    most = max(value for group in groups.values() for value in group.values())
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    top, parts = TOP, []
+    for group, values in groups.items():
+        parts.append(f'<text x="{LEFT}" y="{top + 14}">{group}</text>')
+        top += BAR
+        for name, value in values.items():
+            width = max(1.0, value / most * (WIDTH - LEFT - RIGHT - BAR_LABEL - 90))
+            x, color = LEFT + BAR_LABEL, COLORS[names.index(name) % len(COLORS)]
+            shown = f"{value:,.0f}" if value >= 100 else f"{value:g}"
+            parts.append(f'<text x="{x - 8}" y="{top + 14}" text-anchor="end">{name}</text>')
+            parts.append(f'<rect x="{x}" y="{top + 2}" width="{width:.1f}" height="{BAR - 6}" fill="{color}"/>')
+            parts.append(f'<text x="{x + width + 6:.1f}" y="{top + 14}">{shown}</text>')
+            top += BAR
+        top += BAR // 2
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" role="img">',
+        f"<title>{title}</title><style>{_STYLE}</style>",
+        f'<text x="{LEFT}" y="22" font-weight="bold">{title}</text>',
+    ]
+    return "\n".join([*head, *parts, "</svg>\n"])
 
 
 def _grid(x_step: float, y_step: float) -> list[str]:

@@ -1,4 +1,4 @@
-"""`python -m tests.torture --minutes 30 --pg 18`: seed after seed, a line each, a row in docs/torture.md at the end."""
+"""`python -m tests.torture --minutes 30 --pg 18`: a line for each seed, and a row in docs/internals/torture.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of runs in docs/torture.md: one row a run; the next run goes on after the last seed of its version."""
+"""The runs in docs/internals/torture.md: one row a run; the next run continues after the last seed of its version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.torture.plan.deeds_shapes import OUTSIDE, SHAPE_DEEDS
 from tests.torture.plan.plan import ADOPTING, Ways
 from tests.torture.seeds import Outcome
 
-FILE = Path(__file__).parents[2] / "docs" / "torture.md"
+FILE = Path(__file__).parents[2] / "docs" / "internals" / "torture.md"
 COLUMNS = ("date", "Postgres", "minutes", "seeds", "transactions", "changes", "DDL", "faults that hit", "failures")
 ENOUGH: Mapping[Ways, float] = {"at_once": 0.5, "mixed": 0.2}
 """Of its changes, this many must have been written at once for a seed to say something of these ways."""

@@ -15,7 +15,7 @@ SAFE_MINORS = {15: 13, 16: 9, 17: 5}
 """From these minor versions on, advancing a slot cannot lose catalog rows that it needs (fixed in April 2025)."""
 DEFAULT_SLOTS = 4
 """The most slots when PIPELINE_CATCHUP_MAX_SLOTS is not set. One core is left to the shuffler: on two cores, reading
-with two slots took a sixth longer (docs/benchmarks.md)."""
+with two slots took a sixth longer (docs/internals/benchmarks.md)."""
 
 MOST_LETTERS = 63 - len("_part_63")
 """The most letters in a slot's name: the copies of a longer one would have no valid names."""

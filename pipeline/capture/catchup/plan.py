@@ -9,7 +9,7 @@ from typing import ClassVar
 from pipeline.wal import lsn
 
 SKIP = 0.04
-"""The time to skip a byte of WAL, as a share of the time to read and stage it (docs/benchmarks.md)."""
+"""The time to skip a byte of WAL, as a share of the time to read and stage it (docs/internals/benchmarks.md)."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Reads tables of the source, each in its own snapshot.
 
 The log has every event that a snapshot does not contain, and the snapshot contains every event that the log had before
-the follower's position (docs/decisions/0015-a-copy-has-its-place-in-the-log.md).
+the follower's position (docs/internals/decisions/0015-a-copy-has-its-place-in-the-log.md).
 """
 
 from __future__ import annotations

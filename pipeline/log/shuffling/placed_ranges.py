@@ -3,7 +3,7 @@
 A range is read in a snapshot, and its marker commits later: transactions that are visible to the snapshot have
 committed before the marker, so a row comes after every change that it contains. Some changes that it does not contain
 may have committed before the marker, too. A row whose key they touch is left out, since the log has a newer event of it
-(docs/decisions/0011-reading-beside-the-stream.md).
+(docs/internals/decisions/0011-reading-beside-the-stream.md).
 """
 
 from __future__ import annotations

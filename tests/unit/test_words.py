@@ -1,4 +1,4 @@
-"""Modules are called by the words of docs/glossary.md, not by those that it tells to avoid."""
+"""Modules have names by the words of docs/internals/words.md, not by those that it tells to avoid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-GLOSSARY = ROOT / "docs" / "glossary.md"
+PAGE = ROOT / "docs" / "internals" / "words.md"
 EVERYWHERE = "everywhere"
 MARK = "<!-- words: not, but, room -->"
 
@@ -23,7 +23,7 @@ class Avoided(NamedTuple):
 
 def avoided() -> list[Avoided]:
     """The table after the mark, a line for each word."""
-    _, _, after = GLOSSARY.read_text().partition(MARK)
+    _, _, after = PAGE.read_text().partition(MARK)
     rows = [line.strip("| ").split(" | ") for line in after.split("\n## ")[0].splitlines() if line.startswith("| `")]
     return [Avoided(word, instead, room) for words, instead, room in rows for word in re.findall(r"`(\w+)`", words)]
 
