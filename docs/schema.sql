@@ -28,7 +28,7 @@ begin
             where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id
             returning r)
         select array_agg(g.r), bool_or((g.r).action = 'truncate') into settled, emptied from gone g;
-        touched := pipeline.move_up(settled);  -- not inside of the condition, which may be known without it
+        touched := pipeline.move_up(settled);  -- before the condition, which Postgres may evaluate without it
         if touched > 0 or emptied or settled is not null and (me.max_unacknowledged is not null or exists (
             select from public.consumer_records r
             where r.consumer_id = me.id and r.action = 'truncate' and r.state <> 'dead'))
@@ -45,7 +45,7 @@ begin
         where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id
             and r.state = 'delivered'
         returning r.action)
-    -- What came after a truncate waits for it.
+    -- Items behind a truncate waited for it, so clients are woken.
     select count(*), bool_or(s.action = 'truncate') into gone, emptied from settled s;
     touched := 0;
     if gone < cardinality(ack.ack_ids) then
@@ -95,7 +95,7 @@ begin
     if not found then
         raise object_in_use using
             message = format('consumer %L is not read by this session but by %s', me.name,
-                coalesce(me.reader, 'nobody')),
+                coalesce(me.reader, 'no session')),
             hint = 'Connect again.';
     end if;
     return reached;
@@ -167,7 +167,7 @@ CREATE FUNCTION pipeline.bury(items public.consumer_records[]) RETURNS void
     LANGUAGE sql
     SET search_path TO ''
     AS $$
-    -- Each keeps its event, which retention may drop from the log.
+    -- Each dead letter keeps its event, because retention may drop the event from the log.
     insert into public.consumer_records as r
     select i.* from unnest(items) i
     on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
@@ -399,7 +399,7 @@ begin
     delete from public.consumer_records r where r.consumer_id = gone.id;
     delete from pipeline.consumer_touches t where t.consumer_id = gone.id;
     delete from pipeline.consumers c where c.id = gone.id;
-    delete from pipeline.walstream_sessions where gone.name = 'walstream';  -- no hold is left of what was before
+    delete from pipeline.walstream_sessions where gone.name = 'walstream';  -- no hold of the dropped consumer remains
     perform pipeline.wake_consumer(gone.name);
     return gone;
 end $$;
@@ -512,11 +512,11 @@ begin
         order by r.queued_seq
         limit upto
         for update skip locked) p;
-    -- Checked again on the locked rows: an item that the shuffler changed after the first statement began may have a new
-    -- place, behind a truncate or in a group that the first statement could not see.
+    -- The conditions are checked again on the locked rows. If the shuffler has changed an item since the first
+    -- statement began, the item may be behind a truncate or in a group that the first statement could not see.
     return query
         update public.consumer_records r
-        -- The ack_ids of one call are next to each other: their index takes them in less time than random ones.
+        -- The ack_ids of one call are next to each other, because their index is then faster than with random ones.
         set state = 'delivered', ack_id = encode(beginning || int4send(p.number::integer), 'hex')::uuid,
             visible_at = clock_timestamp() + hand_out.visibility, deliveries = r.deliveries + 1,
             delivered_seq = r.seq, delivered_group = nullif(r.group_id, '')
@@ -674,7 +674,7 @@ begin
     if gone is null then
         return 0;
     end if;
-    -- Who puts dead letters back waits until this transaction has ended, or is waited for: see retry_in_line.
+    -- This lock and that of retry_in_line exclude each other: the later transaction waits until the earlier one ends.
     perform pg_advisory_xact_lock_shared(714629016, (gone[1]).consumer_id);
     select array_agg(n) into next_ones from (
         select r.*
@@ -705,7 +705,7 @@ begin
             where f.state = 'blocked'
             order by f.queued_seq, f.source_table_oid, f.record_pk
         ) found
-        -- By its key alone: a condition on the state could be taken for a reason to read all that is blocked.
+        -- By its key alone: with a condition on the state, Postgres could decide to read all blocked items.
         cross join lateral (
             select * from public.consumer_records o
             where o.consumer_id = (gone[1]).consumer_id and o.source_table_oid = found.source_table_oid
@@ -715,7 +715,7 @@ begin
     if next_ones is null then
         return 0;
     end if;
-    -- A statement of its own, which sees what others have settled while this one waited.
+    -- This is a separate statement, so that it sees the items that other sessions settled while this session waited.
     insert into public.consumer_records as r
     select i.* from unnest(next_ones) i
     on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update set state = 'available'
@@ -1034,7 +1034,7 @@ declare
 begin
     select * into me from pipeline.consumers c where c.name = receive.consumer;
     if me.kind is distinct from 'records' then
-        me := pipeline.consumer_of(receive.consumer, 'records');  -- which says what is wrong
+        me := pipeline.consumer_of(receive.consumer, 'records');  -- raises the error
     end if;
     if receive.max is null or receive.max < 1 or receive.max > 1000 then
         raise invalid_parameter_value using message = format('max is %s: give 1 to 1000', coalesce(max::text, 'null'));
@@ -1049,12 +1049,12 @@ begin
     end if;
     if me.group_by is not null or me.max_unacknowledged is not null or not me.collapse then
         perform pipeline.require_read_committed(me);
-        -- After a crash that forgets this delivery two receivers would have items of one row or group.
+        -- If a crash undid this delivery, two receivers could have items of the same row or group.
         perform pipeline.commit_durably();
     end if;
-    -- Where each event is an item, only the first of a group is available.
+    -- If each event is an item, only the first item of a group is available, and no lock is needed for groups.
     if me.group_by is not null and me.collapse or me.max_unacknowledged is not null then
-        -- Two receivers at once would both find the group free, or both stay below the limit.
+        -- Without the lock, two receivers at once could both find the group free, or both stay below the limit.
         perform pg_advisory_xact_lock(714629015, me.id);
     end if;
     if exists (
@@ -1073,7 +1073,8 @@ begin
             return;
         end if;
     end if;
-    -- A statement of its own: it may find items that are newer than its beginning, and the next one must see their events.
+    -- This is a separate statement: it may find items that are newer than its beginning, and the next statement must
+    -- see their events.
     select array_agg(h), min(h.seq), max(h.seq) into handed, first_seq, last_seq
     from pipeline.hand_out(me, upto, coalesce(receive.visibility, me.visibility)) h;
     if handed is null then
@@ -1091,8 +1092,8 @@ begin
             e.committed_at, h.deliveries
         from unnest(handed) h
         cross join lateral (
-            -- A legacy table may have one seq several times: the item's own row, else any.
-            -- Between bounds: other partitions are left out before the query begins, and cost nothing.
+            -- A legacy table may have a seq several times: the event of the item's row is preferred.
+            -- With the bounds Postgres skips other partitions before the query begins.
             (select * from pipeline.events e
             where e.seq = h.seq and e.seq between first_seq and last_seq and h.event is null
                 and (e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk or not exists (
@@ -1187,7 +1188,7 @@ declare
     changed pipeline.consumers := pipeline.consumer_of(reset_consumer.name);
 begin
     perform pipeline.require_events_table(changed);
-    -- Locked until the transaction ends, so that the shuffler skips this consumer meanwhile.
+    -- Lock the consumer until the transaction ends, so that the shuffler skips it.
     perform from pipeline.consumer_progress p where p.consumer_id = pipeline.progress_id(changed) for update;
     delete from public.consumer_records r where r.consumer_id = changed.id;
     delete from pipeline.consumer_touches t where t.consumer_id = changed.id;
@@ -1198,7 +1199,7 @@ begin
     returning c.* into changed;
     update pipeline.consumer_progress p set folded_seq = changed.position
     where p.consumer_id = pipeline.progress_id(changed);
-    delete from pipeline.walstream_sessions where changed.name = 'walstream';  -- no hold is left of what was before
+    delete from pipeline.walstream_sessions where changed.name = 'walstream';  -- no hold from before the reset remains
     perform pipeline.wake_consumer(changed.name);
     return changed;
 end $$;
@@ -1239,7 +1240,7 @@ declare
     back public.consumer_records[];
 begin
     perform pipeline.require_read_committed(me);
-    -- Nobody adds items meanwhile, and nobody settles one without seeing these.
+    -- With these locks no session adds items, and no session settles an item without seeing the dead letters.
     perform from pipeline.consumer_progress p where p.consumer_id = pipeline.progress_id(me) for update;
     perform pg_advisory_xact_lock(714629016, me.id);
     with put as (

@@ -63,7 +63,7 @@ def fold(log: psycopg.Connection) -> None:
         "insert into pipeline.shuffle_progress (source_id, epoch, last_seq) select %s, 0, max(seq) from sequin_events",
         [SOURCE],
     )
-    while queue_apply.catch_up(log, SOURCE, DEFAULT, consumers.look(log)):
+    while queue_apply.catch_up(log, SOURCE, DEFAULT, consumers.list_consumers(log)):
         continue
 
 

@@ -108,7 +108,7 @@ def fold(connection: psycopg.Connection[Any]) -> None:
 
     row = connection.execute("select id from pipeline.sources").fetchone()
     assert row is not None
-    while queue_apply.catch_up(connection, row[0], DEFAULT, consumers.look(connection)):
+    while queue_apply.catch_up(connection, row[0], DEFAULT, consumers.list_consumers(connection)):
         continue
 
 

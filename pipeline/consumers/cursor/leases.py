@@ -62,9 +62,9 @@ class _CursorRow:
     reader_session: str | None
     reader_since: datetime | None
     floor: int
-    is_there: bool
-    aware: str
-    held_by: int | None
+    table_exists: bool
+    reads_events_tables: str
+    reader_pid: int | None
 
 
 class CursorLeases:
@@ -141,10 +141,10 @@ class CursorLeases:
     async def _try_take(self, name: str, reader: str, own: str) -> _CursorRow:
         async with self._lend() as connection:
             found = await _find(connection, name)
-            if found.held_by is not None and not self._forgotten(found.reader_session):
+            if found.reader_pid is not None and not self._forgotten(found.reader_session):
                 since = f"{found.reader_since:%Y-%m-%d %H:%M:%S %Z}"
                 held = CursorHeldError(f"consumer {name} is read by {found.reader} since {since}")
-                raise _CursorBusyError(found.held_by, found.reader_session or "", held)
+                raise _CursorBusyError(found.reader_pid, found.reader_session or "", held)
             values = {"name": name, "reader": reader, "session": own}
             await connection.execute(_TAKE_CURSOR, values)
             return found
@@ -214,7 +214,7 @@ async def _find(connection: Connection, name: str) -> _CursorRow:
         raise WrongConsumerKindError(
             f"consumer {name} is of kind {found.kind}; streams are for cursors, its items are received"
         )
-    if not found.is_there:
+    if not found.table_exists:
         remedy = f"restore the table, or delete the consumer: `pipeline consumers delete {name}`"
         raise CursorExpiredError(f"consumer {name} reads {found.events_table}, which no longer exists; {remedy}")
     if found.position < found.floor:

@@ -1,7 +1,10 @@
-"""Events of the log become items of records consumers, between two moves: a chunk at a time, for all that stand there.
+"""Turns events of the log into items of records consumers: one chunk of events for all consumers at the same position.
 
-Each chunk is a transaction with its consumers' position, so the log waits for none of it. Its commit does not wait for
-the disk: what a crash forgets is applied again, and what a client has acknowledged has brought it to the disk before.
+Each chunk is a transaction that also moves its consumers' positions, so the log never waits for a queue. Its commit
+does not wait for the disk: a chunk that a crash undoes is applied again, and an acknowledgement flushes earlier chunks.
+
+A chunk is *odd* for a consumer if the single statement of `apply_plain` cannot apply it: for instance, it contains a
+truncate, a changed key or a row without a key. Odd chunks take several steps, for one consumer at a time.
 """
 
 from __future__ import annotations
@@ -26,39 +29,39 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
-CHUNK_EVENTS, LEAST_EVENTS = 5_000, 300
-"""The most events of one chunk, and the fewest that a chunk is made smaller for."""
-TOGETHER = 10
-"""The most consumers of one chunk."""
-_SECONDS_AN_EVENT, _SECONDS_OF_EACH_MORE = 15e-6, 6e-6
-_LAST_MOVED = "select coalesce(last_seq, 0) from pipeline.shuffle_progress where source_id = %(source)s"
-"""The newest seq that is committed."""
-_LAST_OF_TABLE = """\
+MAX_CHUNK_EVENTS, MIN_CHUNK_EVENTS = 5_000, 300
+"""The most events of one chunk, and the number below which no chunk is shortened to save time."""
+MAX_CHUNK_CONSUMERS = 10
+_SECONDS_PER_EVENT, _SECONDS_PER_EVENT_AND_OTHER = 15e-6, 6e-6
+"""Estimates: seconds to apply an event for the first consumer of a chunk, and for each other consumer of it."""
+_DEFAULT_HEAD = "select coalesce(last_seq, 0) from pipeline.shuffle_progress where source_id = %(source)s"
+"""SQL for the newest committed seq of the default events table."""
+_TABLE_HEAD = """\
 select coalesce(last_seq, 0) from pipeline.events_tables where source_id = %(source)s and name = %(name)s
 """
-"""The newest seq of one events table that is committed."""
+"""SQL for the newest committed seq of another events table."""
 
-_EVENTS = ("apply_1_seen", "apply_2_keyed", "every_3_items")
-_GROUPS = {False: "every_4_alone", True: "every_4_grouped"}
-_ADD = ("every_5_lines", "every_6_add")
-_SETTLE = ("every_3_unsure", "every_5_lines", "every_6_settle")
-"""Parts of one `with`, in its order; the last one ends with the select."""
+_EVENT_STEPS = ("apply_1_events", "apply_2_keys", "every_3_items")
+_GROUP_STEPS = {False: "every_4_no_groups", True: "every_4_groups"}
+_ADD_STEPS = ("every_5_lines", "every_6_add_items")
+_SETTLE_STEPS = ("every_3_unsure_items", "every_5_lines", "every_6_settle_items")
+"""The parts of one `with`, in this order; the last one ends with the select."""
 
 
 class CatchUpResult(IntEnum):
-    """What was applied; true if anything was. `LAGGING`: not all that was there, so that there is more."""
+    """How much was applied; true if anything was. `LAGGING`: only a part of the log, so there is more to apply."""
 
     NOTHING = 0
     ALL = 1
     LAGGING = 2
 
 
-class _LogPlace(NamedTuple):
-    """Where consumers stand: after which seq of which events table. `alone`: the id of one that goes on by itself."""
+class _QueuePosition(NamedTuple):
+    """The position of consumers in an events table. `single`: the id of a consumer that shares no chunk with others."""
 
     events_table: str | None
     seq: int
-    alone: int | None
+    single: int | None
 
 
 def catch_up(
@@ -69,26 +72,27 @@ def catch_up(
     within: float = 0.1,
     odd: set[int] | None = None,
 ) -> CatchUpResult:
-    """Apply a chunk for each lagging consumer, and changes deferred while items were delivered.
+    """Apply a chunk for each lagging consumer, and the changes that were deferred while items were locked.
 
-    `records_consumers`: all of them; those that lag most go first. One that an administrative function has locked keeps
-    nobody waiting. `default`: what those read that name no events table. After `within` seconds no other chunk is
-    begun. `odd`: ids of consumers whose last chunk was odd, which the caller keeps for the next call.
+    `records_consumers`: all of them; the one that lags most comes first. A consumer that an administrative function has
+    locked is skipped. `default`: the events table of consumers that name none. After `within` seconds no other chunk
+    begins. `odd`: the ids of consumers whose last chunk was odd; the caller keeps this set for the next call.
     """
     if not records_consumers:
         return CatchUpResult.NOTHING
-    heads = {of: _head(connection, source, of) for of in {consumer.events_table for consumer in records_consumers}}
+    tables = {consumer.events_table for consumer in records_consumers}
+    heads = {table: _find_head(connection, source, table) for table in tables}
     return _CatchUp(connection, default, heads, within, set() if odd is None else odd).run(records_consumers)
 
 
-def _head(connection: Connection, source: uuid.UUID, table: str | None) -> int:
-    """The newest seq of an events table that is committed; None: of the default one."""
-    query = _LAST_MOVED if table is None else _LAST_OF_TABLE
+def _find_head(connection: Connection, source: uuid.UUID, table: str | None) -> int:
+    """Return the newest committed seq of an events table. `table` None: the default one."""
+    query = _DEFAULT_HEAD if table is None else _TABLE_HEAD
     return int(queries.value(connection, query, {"source": source, "name": table}, default=0))
 
 
 class _CatchUp:
-    """One call of it. Consumers that stand at one place are one group."""
+    """One call of `catch_up`. Consumers at the same position are one group, and share chunks."""
 
     def __init__(
         self,
@@ -100,72 +104,72 @@ class _CatchUp:
     ) -> None:
         self._connection, self._default, self._heads, self._odd = connection, default, heads, odd
         self._within, self._until = within, time.monotonic() + within
-        self._standing = defaultdict[_LogPlace, list[RecordsConsumer]](list)
-        self._progress = self._lags = False
+        self._groups = defaultdict[_QueuePosition, list[RecordsConsumer]](list)
+        self._has_applied = self._lags = False
 
     def run(self, records_consumers: Sequence[RecordsConsumer]) -> CatchUpResult:
         for consumer in records_consumers:
-            of, after = consumer.events_table, consumer.applied_seq
-            if consumer.has_deferred or after < self._heads[of]:
-                alone = consumer.id in self._odd or not may_be_plain(consumer)
-                self._standing[_LogPlace(of, after, consumer.id if alone else None)].append(consumer)
-        while self._standing:
-            place = min(self._standing, key=lambda place: place.seq)
-            group = self._standing.pop(place)
-            for at in range(0, len(group), TOGETHER):
-                self._go_on(place, group[at : at + TOGETHER])
-        if not self._progress:
+            table, after = consumer.events_table, consumer.applied_seq
+            if consumer.has_deferred or after < self._heads[table]:
+                is_single = consumer.id in self._odd or not can_be_plain(consumer)
+                self._groups[_QueuePosition(table, after, consumer.id if is_single else None)].append(consumer)
+        while self._groups:
+            position = min(self._groups, key=lambda position: position.seq)
+            group = self._groups.pop(position)
+            for at in range(0, len(group), MAX_CHUNK_CONSUMERS):
+                self._advance_group(position, group[at : at + MAX_CHUNK_CONSUMERS])
+        if not self._has_applied:
             return CatchUpResult.NOTHING
         return CatchUpResult.LAGGING if self._lags else CatchUpResult.ALL
 
-    def _go_on(self, place: _LogPlace, group: list[RecordsConsumer]) -> None:
-        """By a chunk, which ends where others stand, at the latest: those are one group with this one then."""
-        if self._progress and time.monotonic() >= self._until and not group[0].has_deferred:
+    def _advance_group(self, position: _QueuePosition, group: list[RecordsConsumer]) -> None:
+        """Apply a chunk. It ends at the position of the next group at the latest, and then both groups become one."""
+        if self._has_applied and time.monotonic() >= self._until and not group[0].has_deferred:
             self._lags = True
             return
         others = (
             other.seq
-            for other in self._standing
-            if other.events_table == place.events_table and other.alone is place.alone is None
+            for other in self._groups
+            if other.events_table == position.events_table and other.single is position.single is None
         )
-        end = place._replace(seq=min(others, default=self._heads[place.events_table]))
-        reached = self._apply_chunk(place, group, end.seq)
-        if end in self._standing:
-            self._standing[end] += reached
+        end = position._replace(seq=min(others, default=self._heads[position.events_table]))
+        reached = self._apply_chunk(position, group, end.seq)
+        if end in self._groups:
+            self._groups[end] += reached
         self._lags |= len(reached) < len(group)
 
-    def _apply_chunk(self, place: _LogPlace, group: list[RecordsConsumer], end: int) -> list[RecordsConsumer]:
-        """Returns those that have come to the end; nobody where somebody has locked them."""
-        table = self._default if place.events_table is None else EventsTable.parse(place.events_table)
+    def _apply_chunk(self, position: _QueuePosition, group: list[RecordsConsumer], end: int) -> list[RecordsConsumer]:
+        """Return the consumers that have reached `end`; none if another session has locked them."""
+        table = self._default if position.events_table is None else EventsTable.parse(position.events_table)
         with self._connection.transaction():
             claimed = consumers.claim(self._connection, group)
             if not claimed:
                 return []
             after = min(consumer.applied_seq for consumer in claimed)
-            claimed = [consumer for consumer in claimed if consumer.applied_seq == after]  # not who was reset meanwhile
-            upto = self._upto(table, after, max(after, end), len(claimed))
-            changed = self._apply(table, claimed, upto, place.alone is not None)
+            claimed = [consumer for consumer in claimed if consumer.applied_seq == after]  # the others were reset
+            upto = self._find_end(table, after, max(after, end), len(claimed))
+            changed = self._apply_events(table, claimed, upto, position.single is not None)
             if upto > after:
-                consumers.set_applied(self._connection, claimed, upto)
+                consumers.set_applied_seq(self._connection, claimed, upto)
             if changed:
-                consumers.wake(self._connection, changed)
-        self._progress |= bool(changed) or upto > after
+                consumers.wake_clients(self._connection, changed)
+        self._has_applied |= bool(changed) or upto > after
         return claimed if upto == end else []
 
-    def _upto(self, table: EventsTable, after: int, end: int, number: int) -> int:
-        """Where a chunk for so many consumers ends."""
-        seconds = _SECONDS_AN_EVENT + _SECONDS_OF_EACH_MORE * (number - 1)
-        most = min(CHUNK_EVENTS, max(LEAST_EVENTS, int(self._within / seconds)))
+    def _find_end(self, table: EventsTable, after: int, end: int, number: int) -> int:
+        """Return the last seq of a chunk for this number of consumers, at most `end`."""
+        seconds = _SECONDS_PER_EVENT + _SECONDS_PER_EVENT_AND_OTHER * (number - 1)
+        most = min(MAX_CHUNK_EVENTS, max(MIN_CHUNK_EVENTS, int(self._within / seconds)))
         if end - after <= most:
             return end
-        return min(end, items.chunk_end(self._connection, table.identifier, after, most) or end)
+        return min(end, items.find_chunk_end(self._connection, table.identifier, after, most) or end)
 
-    def _apply(
-        self, table: EventsTable, claimed: list[RecordsConsumer], upto: int, alone: bool
+    def _apply_events(
+        self, table: EventsTable, claimed: list[RecordsConsumer], upto: int, is_single: bool
     ) -> list[RecordsConsumer]:
-        """Returns those whose clients may have to be woken."""
+        """Return the consumers whose clients may have to be woken."""
         rest, changed = claimed, list[RecordsConsumer]()
-        if not alone:
+        if not is_single:
             applied = apply_plain(self._connection, table.identifier, claimed, upto)
             rest = [consumer for consumer in claimed if consumer.id in applied.odd]
             changed = [consumer for consumer in claimed if consumer.id in applied.changed]
@@ -174,7 +178,7 @@ class _CatchUp:
     def _apply_odd(self, table: EventsTable, consumer: RecordsConsumer, upto: int) -> bool:
         if not consumer.collapse:
             return apply_every_change(self._connection, table.identifier, consumer, upto) > 0
-        changed, is_odd = items.apply(self._connection, table.identifier, consumer, upto)
+        changed, is_odd = items.apply_events(self._connection, table.identifier, consumer, upto)
         if is_odd:
             self._odd.add(consumer.id)
         else:
@@ -184,14 +188,14 @@ class _CatchUp:
 
 @dataclass(frozen=True)
 class AppliedChunk:
-    """Ids of consumers: those that have something new, and those for which the chunk is odd."""
+    """The ids of consumers that have new items, and of those for which the chunk is odd."""
 
     changed: list[int]
     odd: list[int]
 
 
-def may_be_plain(consumer: RecordsConsumer) -> bool:
-    """Whether it is worth to ask: with groups, or with what is deferred, every chunk is odd."""
+def can_be_plain(consumer: RecordsConsumer) -> bool:
+    """Return False if every chunk is odd for this consumer, because it groups items or has deferred changes."""
     return consumer.collapse and not consumer.group_by and not consumer.has_deferred
 
 
@@ -200,36 +204,37 @@ def apply_plain(
 ) -> AppliedChunk:
     """Apply the log up to `upto` to the items of these consumers, which are claimed and have the same `applied_seq`.
 
-    Nothing is done for those for which it is odd: `items.apply` does that. Call it in the transaction that has claimed
-    them. It waits for no lock: changes of items that another transaction holds are deferred.
+    Skips the consumers for which the chunk is odd: `items.apply_events` applies it for them. Call this function in the
+    transaction that has claimed the consumers. It waits for no lock: changes of locked items are deferred.
     """
-    values = {"wishes": plain_wishes(consumers), "after": consumers[0].applied_seq, "upto": upto}
-    ((changed, odd),) = connection.execute(plain_query(events.as_string(connection)), values, prepare=True).fetchall()
+    values = {"filters": group_by_filter(consumers), "after": consumers[0].applied_seq, "upto": upto}
+    query = compose_plain(events.as_string(connection))
+    ((changed, odd),) = connection.execute(query, values, prepare=True).fetchall()
     return AppliedChunk(changed, odd)
 
 
-def plain_wishes(consumers: Sequence[RecordsConsumer]) -> Jsonb:
-    """What they want: one for all that want the same, whose events are then sorted once."""
-    wanting = defaultdict[tuple[tuple[str, ...], tuple[str, ...]], list[int]](list)
+def group_by_filter(consumers: Sequence[RecordsConsumer]) -> Jsonb:
+    """Return the filters with the ids of their consumers. Consumers share a filter, so that events are sorted once."""
+    ids_of = defaultdict[tuple[tuple[str, ...], tuple[str, ...]], list[int]](list)
     for consumer in consumers:
-        wanting[tuple(patterns.likes(consumer.tables)), tuple(consumer.actions)].append(consumer.id)
+        ids_of[tuple(patterns.likes(consumer.tables)), tuple(consumer.actions)].append(consumer.id)
     return Jsonb(
-        [{"consumers": ids, "patterns": tables, "actions": actions} for (tables, actions), ids in wanting.items()]
+        [{"consumers": ids, "patterns": tables, "actions": actions} for (tables, actions), ids in ids_of.items()]
     )
 
 
 @cache
-def plain_query(events: str) -> bytes:
-    """The statement, for the events table of that quoted name."""
+def compose_plain(events: str) -> bytes:
+    """Return the statement of `apply_plain`. `events`: the quoted name of the events table."""
     text = statement("consumers.queue", "apply_plain")
-    return text.format(events=events, change_item=items.change_item()).encode()
+    return text.format(events=events, change_item=items.change_item_clause()).encode()
 
 
 def apply_every_change(connection: Connection, events: sql.Identifier, consumer: RecordsConsumer, upto: int) -> int:
-    """Add the log from a claimed consumer's `applied_seq` to `upto` as items; returns for how many to wake.
+    """Add the log from a claimed consumer's `applied_seq` to `upto` as items; return for how many to wake clients.
 
-    Call it in the transaction that has claimed it. It waits for no lock: where another transaction holds what may be in
-    front of an item, the item is there, and is looked at again in the next call.
+    Call this function in the transaction that has claimed the consumer. It waits for no lock: if another transaction
+    has locked items that may be in front of a new item, the new item is blocked, and the next call checks it again.
     """
     values = {
         "consumer": consumer.id,
@@ -241,23 +246,24 @@ def apply_every_change(connection: Connection, events: sql.Identifier, consumer:
     }
     available = 0
     if consumer.has_deferred:
-        available += _count(connection, _settle_query(), values)
+        available += _execute_count(connection, _compose_settle(), values)
     if upto > consumer.applied_seq:
-        available += _count(connection, _add_query(events.as_string(connection), bool(consumer.group_by)), values)
+        query = _compose_add(events.as_string(connection), bool(consumer.group_by))
+        available += _execute_count(connection, query, values)
     return available
 
 
-def _count(connection: Connection, query: bytes, values: dict[str, object]) -> int:
+def _execute_count(connection: Connection, query: bytes, values: dict[str, object]) -> int:
     ((count,),) = connection.execute(query, values, prepare=True).fetchall()
     return int(count)
 
 
 @cache
-def _add_query(events: str, grouped: bool) -> bytes:
-    """The steps as one statement, since each reads the result of the one before; composed once, as it is long."""
-    return items.compose(events, (*_EVENTS, _GROUPS[grouped], *_ADD))
+def _compose_add(events: str, grouped: bool) -> bytes:
+    """Return the steps as one statement, because each step reads the result of the previous one."""
+    return items.compose_steps(events, (*_EVENT_STEPS, _GROUP_STEPS[grouped], *_ADD_STEPS))
 
 
 @cache
-def _settle_query() -> bytes:
-    return items.compose("", _SETTLE)
+def _compose_settle() -> bytes:
+    return items.compose_steps("", _SETTLE_STEPS)

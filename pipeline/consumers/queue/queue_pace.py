@@ -1,4 +1,4 @@
-"""When items of records consumers are made, and for how long: the log comes first, but not for ever."""
+"""Decides when queues of records consumers are filled, and for how long: the log has priority, but not forever."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from pipeline.consumers.queue.queue_apply import CatchUpResult
 from pipeline.process.run_delay import ShortCores
 
 SHARE = 0.12
-"""Of the time, for lagging consumers while there is something to move, or the log lags and cores are short."""
+"""The share of the time for lagging queues, while there is something to move, or the log lags and cores are short."""
 LATE_SHARE, LATE_AFTER = 0.5, 300.0
-"""And once that has made them wait for so many seconds, until they are at the head."""
+"""The share after pauses of this many seconds in total, until the queues have caught up."""
 LONGEST_PAUSE = 5.0
-"""Seconds between two turns of theirs at most, however long one takes."""
-BUSY, IDLE = 0.03, 0.1
-"""Seconds of a turn, while there is something to move, and else."""
-LOOK_EVERY = 0.1
-"""Seconds between looks for consumers, while there is something to move and none lags."""
+"""The most seconds between two turns, however long a turn takes."""
+BUSY_TURN, IDLE_TURN = 0.03, 0.1
+"""Seconds of a turn, while there is something to move, and while there is not."""
+CHECK_EVERY = 0.1
+"""Seconds between two queries for consumers, while there is something to move and no queue lags."""
 FREE, SHORT = 0.5, 0.9
-"""Cores are free, and short, where this process waits for one for such a share of the time in which it could run. It
-mostly waits for answers, so it is at the end of the line more often than one that always runs."""
+"""Cores are free if this process waits for a core in less than this share of the time in which it could run, and short
+from the second share on. The process mostly waits for answers, so it loses its core more often than a busy one."""
 LAG_BYTES = 4_000_000
-"""The log lags when the source is so many bytes of WAL ahead of it, which takes it a quarter of a second."""
+"""The log lags if the source is more than this number of bytes of WAL ahead, about a quarter of a second of work."""
 LAG_EVERY = 0.25
-"""Seconds between two looks at that."""
+"""Seconds between two measurements of the log's lag."""
 
 
 class QueueTurn(NamedTuple):
-    """Time for queues: after `within` seconds no other chunk is begun. `free`: so long nothing else is to be done."""
+    """Time for queues. No chunk begins after `within` seconds; for `free` seconds there is nothing else to do."""
 
     began: float
     within: float
@@ -38,53 +38,53 @@ class QueueTurn(NamedTuple):
 
 
 class QueuePace:
-    """Gives queues their turns. Where cores are free, or the log does not lag, they wait for what is moved only.
+    """Gives queues their turns. If cores are free or the log does not lag, queues wait only while events are moved.
 
-    `lag`: bytes of WAL that the source is ahead of the log.
+    `lag`: returns by how many bytes of WAL the source is ahead of the log.
     """
 
     def __init__(self, lag: Callable[[], int], cores: ShortCores | None = None) -> None:
         self._lag = lag
         self._cores = cores or ShortCores(free=FREE, short=SHORT)
-        self._yields = self._lag_at = self._next_at = self._waited = 0.0
+        self._priority = self._measure_at = self._next_at = self._paused = 0.0
         self._last = CatchUpResult.NOTHING
 
-    def turn(self, left: float | None, *, known: bool) -> QueueTurn | None:
-        """A turn that begins now, if it is time; `ended` is to be called at its end.
+    def begin_turn(self, left: float | None, *, has_queues: bool) -> QueueTurn | None:
+        """Return a turn that begins now, or None if it is too early; the caller must call `end_turn` after it.
 
-        `left`: seconds until more is moved; None when there is nothing to move. `known`: whether there are consumers.
+        `left`: seconds until the next move; None if there is nothing to move. `has_queues`: there are consumers.
         """
-        now, yields = time.monotonic(), self._look()
+        now, priority = time.monotonic(), self._log_priority()
         is_busy, is_due = left is not None, now >= self._next_at
-        free = (left or 0.0) * (1 - yields)
-        if is_due or not (is_busy or yields):
-            return QueueTurn(now, max(free, BUSY) if is_busy else IDLE, free, is_busy)
-        if free > 0 and known:
+        free = (left or 0.0) * (1 - priority)
+        if is_due or not (is_busy or priority):
+            return QueueTurn(now, max(free, BUSY_TURN) if is_busy else IDLE_TURN, free, is_busy)
+        if free > 0 and has_queues:
             return QueueTurn(now, free, free, is_busy)
         return None
 
-    def ended(self, turn: QueueTurn, found: CatchUpResult, *, goes_on: bool = False) -> None:
-        """The turn has ended with this. `goes_on`: there may be more all the same."""
-        now, self._last = time.monotonic(), found
-        if found is not CatchUpResult.LAGGING:
-            self._waited = 0.0
-        share = SHARE if self._waited < LATE_AFTER else LATE_SHARE
-        over = max(0.0, now - turn.began - turn.free) * (1 if turn.is_busy else self._look())
+    def end_turn(self, turn: QueueTurn, result: CatchUpResult, *, did_other: bool = False) -> None:
+        """Record the result of the turn, and set when the next one begins. `did_other`: there may be more to do."""
+        now, self._last = time.monotonic(), result
+        if result is not CatchUpResult.LAGGING:
+            self._paused = 0.0
+        share = SHARE if self._paused < LATE_AFTER else LATE_SHARE
+        over = max(0.0, now - turn.began - turn.free) * (1 if turn.is_busy else self._log_priority())
         pause = min(LONGEST_PAUSE, over * (1 / share - 1))
-        self._waited += pause
-        least = 0.0 if found or goes_on or not turn.is_busy else LOOK_EVERY
+        self._paused += pause
+        least = 0.0 if result or did_other or not turn.is_busy else CHECK_EVERY
         self._next_at = max(self._next_at, now + max(pause, least))
 
     @property
     def rest(self) -> float | None:
-        """Seconds until the next turn where queues wait for the log to catch up; None where they do not."""
-        return max(0.0, self._next_at - time.monotonic()) if self._yields else None
+        """Seconds until the next turn if queues wait for the log to catch up; None if they do not."""
+        return max(0.0, self._next_at - time.monotonic()) if self._priority else None
 
-    def _look(self) -> float:
-        """How much they give way while nothing is to be moved, from 0 to 1."""
-        if (now := time.monotonic()) >= self._lag_at:
-            self._lag_at = now + LAG_EVERY
+    def _log_priority(self) -> float:
+        """Return how much queues wait for a log that lags, from 0 to 1, while there is nothing to move."""
+        if (now := time.monotonic()) >= self._measure_at:
+            self._measure_at = now + LAG_EVERY
             degree = self._cores.degree()
             lags = degree > 0 and self._last is not CatchUpResult.NOTHING and self._lag() > LAG_BYTES
-            self._yields = degree if lags else 0.0
-        return self._yields
+            self._priority = degree if lags else 0.0
+        return self._priority

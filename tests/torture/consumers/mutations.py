@@ -37,7 +37,7 @@ MUTATIONS = {
         "then 'pending_redelivery' else 'available' end", "then r.state else 'available' end"
     ),
     "what a client holds is not merged": Mutation(
-        "where k.is_there and not k.is_ours\n    on conflict", "where false\n    on conflict"
+        "where k.is_queued and not k.is_locked\n    on conflict", "where false\n    on conflict"
     ),
     "a truncate waits for nothing": Mutation("((action <> 'truncate'::text) OR (NOT", "(true OR (NOT", "receivable"),
     "two of a row at once": Mutation(
@@ -66,7 +66,7 @@ def mutated(dsn: str, name: str | None) -> Iterator[None]:
         _mutate_function(dsn, mutation)
         yield
         return
-    module, query = (queue_apply, "_add_query") if mutation.every else (items, "_apply_query")
+    module, query = (queue_apply, "_compose_add") if mutation.every else (items, "_compose_apply")
     original = getattr(module, query)
 
     def broken(*of: Any) -> bytes:

@@ -1,4 +1,4 @@
--- Move a cursor's position forward; with a session, only for the one that reads the cursor.
+-- Move a cursor's position forward. `session`: only the session that reads the cursor may move it.
 create or replace function pipeline.advance(consumer text, seq bigint, session text default null) returns bigint
 language plpgsql security definer set search_path = ''
 as $$
@@ -25,7 +25,7 @@ begin
     if not found then
         raise object_in_use using
             message = format('consumer %L is not read by this session but by %s', me.name,
-                coalesce(me.reader, 'nobody')),
+                coalesce(me.reader, 'no session')),
             hint = 'Connect again.';
     end if;
     return reached;

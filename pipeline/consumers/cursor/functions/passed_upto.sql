@@ -1,5 +1,5 @@
--- Up to which seq a cursor of an events table has read everything that it wants. Events that its filter leaves out count
--- as read, among the next 20,000 seqs. For the default table `pipeline.readers` has it in its own statement.
+-- Return the seq up to which a cursor of an events table has read all events that its filter matches. Other events
+-- among the next 20,000 seqs count as read. For the default table, `pipeline.readers` has its own statement.
 create or replace function pipeline.passed_upto(reader pipeline.consumers) returns bigint
 language plpgsql stable set search_path = ''
 as $$

@@ -1,4 +1,4 @@
--- End the session of a process that reads a cursor but has been silent for so long that it must be frozen.
+-- End the session of a process that reads a cursor, if it has been silent for this many seconds and must be frozen.
 select pg_catalog.pg_terminate_backend(a.pid, 2000)
 from pg_catalog.pg_stat_activity a
 where a.pid = %(pid)s and a.wait_event_type = 'Client'

@@ -1,8 +1,8 @@
 -- Acknowledge deliveries by their ack_ids. An id that is expired or unknown acknowledges nothing.
--- What was acknowledged stays so after a crash, whatever the session's synchronous_commit is.
--- `consumer_id + 0` and `is not null`: the index on ack_id is used, whatever the statistics of the queue say.
--- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out of
--- date. jit is off since the disabled plans' cost would make Postgres 15 to 17 compile queries, which takes longer.
+-- An acknowledgement survives a crash, whatever the session's synchronous_commit is.
+-- `consumer_id + 0` and `is not null` make Postgres use the index on ack_id, whatever the statistics of the queue say.
+-- The settings make Postgres read items in the order of the queue, and find them by their keys. The statistics of a
+-- queue are always out of date. jit is off: the cost of disabled plans would make Postgres 15 to 17 compile each query.
 create or replace function pipeline.ack(consumer text, ack_ids uuid[]) returns integer
 language plpgsql security definer set search_path = ''
 set jit = off
@@ -28,7 +28,7 @@ begin
             where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id
             returning r)
         select array_agg(g.r), bool_or((g.r).action = 'truncate') into settled, emptied from gone g;
-        touched := pipeline.move_up(settled);  -- not inside of the condition, which may be known without it
+        touched := pipeline.move_up(settled);  -- before the condition, which Postgres may evaluate without it
         if touched > 0 or emptied or settled is not null and (me.max_unacknowledged is not null or exists (
             select from public.consumer_records r
             where r.consumer_id = me.id and r.action = 'truncate' and r.state <> 'dead'))
@@ -45,7 +45,7 @@ begin
         where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id
             and r.state = 'delivered'
         returning r.action)
-    -- What came after a truncate waits for it.
+    -- Items behind a truncate waited for it, so clients are woken.
     select count(*), bool_or(s.action = 'truncate') into gone, emptied from settled s;
     touched := 0;
     if gone < cardinality(ack.ack_ids) then

@@ -1,4 +1,4 @@
--- Let the commit of this transaction wait for the disk, where the session's would not.
+-- Make the commit of this transaction wait for the disk, even if commits of the session do not.
 create or replace function pipeline.commit_durably() returns void
 language plpgsql set search_path = ''
 as $$

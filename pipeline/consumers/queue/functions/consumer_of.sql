@@ -1,4 +1,4 @@
--- The consumer of that name; an error when there is none, or when it is of another kind.
+-- Return the consumer of that name. Raises an error if there is none, or if it is of another kind.
 create or replace function pipeline.consumer_of(consumer text, kind text default null) returns pipeline.consumers
 language plpgsql stable set search_path = ''
 as $$

@@ -1,5 +1,5 @@
--- Create a consumer. Like every function that changes consumers it may wait for the shuffler, which never waits for it.
--- `events_table`: the one that it reads; null: the default one.
+-- Create a consumer. Like every function that changes consumers it may wait for the shuffler; the shuffler never waits.
+-- `events_table`: the events table that the consumer reads; null: the default one.
 create or replace function pipeline.create_consumer(
     name text, events_table regclass, collapse boolean default true, kind text default 'records', tables text[] default '{}', actions text[] default '{}',
     start text default 'now', group_by text[] default null, visibility interval default '30 seconds',
@@ -39,7 +39,7 @@ end $$;
 revoke execute on function pipeline.create_consumer(
     text, regclass, boolean, text, text[], text[], text, text[], interval, integer, integer) from public;
 
--- As above, of the default table: the signatures that clients have known for longer.
+-- Create a consumer of the default events table: the earlier signatures, which older clients call.
 create or replace function pipeline.create_consumer(
     name text, collapse boolean, kind text default 'records', tables text[] default '{}', actions text[] default '{}',
     start text default 'now', group_by text[] default null, visibility interval default '30 seconds',

@@ -1,4 +1,5 @@
--- Dead letters: items that were delivered max_deliveries times. They stay until someone acts, and block no other item.
+-- Return the dead letters: items that were delivered max_deliveries times. They stay until a user retries or discards
+-- them, and block no other item.
 create or replace function pipeline.dead_records(consumer text)
 returns table (
     seq bigint, commit_lsn bigint, commit_idx integer, source_table_oid bigint, source_table_schema text,

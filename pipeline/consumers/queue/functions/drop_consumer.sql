@@ -1,4 +1,4 @@
--- Drop a consumer, with all that it has not acknowledged.
+-- Drop a consumer, with its unacknowledged items.
 create or replace function pipeline.drop_consumer(name text) returns pipeline.consumers
 language plpgsql security definer set search_path = ''
 as $$
@@ -14,7 +14,7 @@ begin
     delete from public.consumer_records r where r.consumer_id = gone.id;
     delete from pipeline.consumer_touches t where t.consumer_id = gone.id;
     delete from pipeline.consumers c where c.id = gone.id;
-    delete from pipeline.walstream_sessions where gone.name = 'walstream';  -- no hold is left of what was before
+    delete from pipeline.walstream_sessions where gone.name = 'walstream';  -- no hold of the dropped consumer remains
     perform pipeline.wake_consumer(gone.name);
     return gone;
 end $$;

@@ -1,5 +1,5 @@
--- The event of an item as JSON, from the events table that its consumer reads; null where it is not kept.
--- A legacy table may have one seq several times: the item's own row, else any.
+-- Return the event of an item as JSON, from the events table that its consumer reads; null if it is no longer kept.
+-- A legacy table may have a seq several times: the event of the item's row is preferred.
 create or replace function pipeline.event_of(item public.consumer_records) returns jsonb
 language plpgsql stable set search_path = ''
 as $$

@@ -1,7 +1,8 @@
--- Give deliveries back that nobody has begun with: they do not count, and their items are available at once.
--- `consumer_id + 0` and `is not null`: the index on ack_id is used, whatever the statistics of the queue say.
--- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out of
--- date. jit is off since the disabled plans' cost would make Postgres 15 to 17 compile queries, which takes longer.
+-- Give back deliveries that the client has not begun to process: they do not count, and their items are available at
+-- once.
+-- `consumer_id + 0` and `is not null` make Postgres use the index on ack_id, whatever the statistics of the queue say.
+-- The settings make Postgres read items in the order of the queue, and find them by their keys. The statistics of a
+-- queue are always out of date. jit is off: the cost of disabled plans would make Postgres 15 to 17 compile each query.
 create or replace function pipeline.give_back(consumer text, ack_ids uuid[]) returns integer
 language plpgsql security definer set search_path = ''
 set jit = off

@@ -1,6 +1,6 @@
 -- Deliver items to one receiver.
--- Items that are locked already are changed by `insert … on conflict do update`: each is found by its key, where a join
--- could be planned as a scan of the whole queue, whose statistics are always out of date.
+-- Locked items are changed by `insert … on conflict do update`, which finds each by its key. Postgres could plan a join
+-- as a scan of the complete queue, because the statistics of a queue are always out of date.
 create or replace function pipeline.hand_out(consumer pipeline.consumers, upto integer, visibility interval)
 returns setof public.consumer_records
 language plpgsql set search_path = ''
@@ -15,11 +15,11 @@ begin
         order by r.queued_seq
         limit upto
         for update skip locked) p;
-    -- Checked again on the locked rows: an item that the shuffler changed after the first statement began may have a new
-    -- place, behind a truncate or in a group that the first statement could not see.
+    -- The conditions are checked again on the locked rows. If the shuffler has changed an item since the first
+    -- statement began, the item may be behind a truncate or in a group that the first statement could not see.
     return query
         update public.consumer_records r
-        -- The ack_ids of one call are next to each other: their index takes them in less time than random ones.
+        -- The ack_ids of one call are next to each other, because their index is then faster than with random ones.
         set state = 'delivered', ack_id = encode(beginning || int4send(p.number::integer), 'hex')::uuid,
             visible_at = clock_timestamp() + hand_out.visibility, deliveries = r.deliveries + 1,
             delivered_seq = r.seq, delivered_group = nullif(r.group_id, '')

@@ -1,6 +1,6 @@
--- Where each event is an item: who was behind these items, which are gone or dead now, may be available.
--- Returns how many have become so. Items are locked in the order of the queue: of two who settle the last two that
--- somebody waits for, one waits here for the other, and sees that it is the last.
+-- Make items available that were behind these items, which are settled or dead now, if each event is an item.
+-- Returns the number of items that became available. Items are locked in the order of the queue. If two sessions settle
+-- the last two items in front of another one, one session waits here for the other, and then makes the item available.
 create or replace function pipeline.move_up(gone public.consumer_records[]) returns integer
 language plpgsql set search_path = ''
 as $$
@@ -11,7 +11,7 @@ begin
     if gone is null then
         return 0;
     end if;
-    -- Who puts dead letters back waits until this transaction has ended, or is waited for: see retry_in_line.
+    -- This lock and that of retry_in_line exclude each other: the later transaction waits until the earlier one ends.
     perform pg_advisory_xact_lock_shared(714629016, (gone[1]).consumer_id);
     select array_agg(n) into next_ones from (
         select r.*
@@ -42,7 +42,7 @@ begin
             where f.state = 'blocked'
             order by f.queued_seq, f.source_table_oid, f.record_pk
         ) found
-        -- By its key alone: a condition on the state could be taken for a reason to read all that is blocked.
+        -- By its key alone: with a condition on the state, Postgres could decide to read all blocked items.
         cross join lateral (
             select * from public.consumer_records o
             where o.consumer_id = (gone[1]).consumer_id and o.source_table_oid = found.source_table_oid
@@ -52,7 +52,7 @@ begin
     if next_ones is null then
         return 0;
     end if;
-    -- A statement of its own, which sees what others have settled while this one waited.
+    -- This is a separate statement, so that it sees the items that other sessions settled while this session waited.
     insert into public.consumer_records as r
     select i.* from unnest(next_ones) i
     on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update set state = 'available'

@@ -1,9 +1,9 @@
 -- Refuse deliveries, so that their items are delivered again.
--- `consumer_id + 0` and `is not null`: the index on ack_id is used, whatever the statistics of the queue say.
--- Items that are locked already are changed by `insert … on conflict do update`: each is found by its key, where a join
--- could be planned as a scan of the whole queue, whose statistics are always out of date.
--- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out of
--- date. jit is off since the disabled plans' cost would make Postgres 15 to 17 compile queries, which takes longer.
+-- `consumer_id + 0` and `is not null` make Postgres use the index on ack_id, whatever the statistics of the queue say.
+-- Locked items are changed by `insert … on conflict do update`, which finds each by its key. Postgres could plan a join
+-- as a scan of the complete queue, because the statistics of a queue are always out of date.
+-- The settings make Postgres read items in the order of the queue, and find them by their keys. The statistics of a
+-- queue are always out of date. jit is off: the cost of disabled plans would make Postgres 15 to 17 compile each query.
 create or replace function pipeline.nack(consumer text, ack_ids uuid[], delay interval default null) returns integer
 language plpgsql security definer set search_path = ''
 set jit = off

@@ -1,7 +1,9 @@
--- When the next delivery expires, or the next delay ends. A time that has passed: there is something to receive now.
--- What receive would not hand out then is left out: its place comes with something else, or with a notification.
--- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out of
--- date. jit is off since the disabled plans' cost would make Postgres 15 to 17 compile queries, which takes longer.
+-- Return the time at which the next delivery expires, or the next delay ends. If it has passed, items can be received
+-- now.
+-- Items that receive would not deliver then are left out: clients are notified when such an item becomes available, or
+-- another time in the result comes first.
+-- The settings make Postgres read items in the order of the queue, and find them by their keys. The statistics of a
+-- queue are always out of date. jit is off: the cost of disabled plans would make Postgres 15 to 17 compile each query.
 create or replace function pipeline.next_visible(consumer text) returns timestamptz
 language plpgsql stable security definer set search_path = ''
 set jit = off

@@ -1,5 +1,6 @@
--- The id of a consumer in pipeline.consumer_progress, by which servers of versions before do not find what they would
--- serve wrongly: negative where it does not collapse, and beyond all ids where it reads another events table.
+-- Return the id of a consumer in pipeline.consumer_progress. It hides consumers from servers of earlier versions, which
+-- would serve them wrongly: negative if the consumer does not collapse, and beyond all ids if it reads another events
+-- table than the default one.
 create or replace function pipeline.progress_id(reader pipeline.consumers) returns integer
 language sql immutable parallel safe
 as $$

@@ -1,6 +1,6 @@
--- The next items of a consumer.
--- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out of
--- date. jit is off since the disabled plans' cost would make Postgres 15 to 17 compile queries, which takes longer.
+-- Deliver the next items of a consumer.
+-- The settings make Postgres read items in the order of the queue, and find them by their keys. The statistics of a
+-- queue are always out of date. jit is off: the cost of disabled plans would make Postgres 15 to 17 compile each query.
 create or replace function pipeline.receive(consumer text, max integer default 1, visibility interval default null)
 returns table (
     ack_id uuid, seq bigint, commit_lsn bigint, commit_idx integer, source_table_schema text, source_table_name text,
@@ -26,7 +26,7 @@ declare
 begin
     select * into me from pipeline.consumers c where c.name = receive.consumer;
     if me.kind is distinct from 'records' then
-        me := pipeline.consumer_of(receive.consumer, 'records');  -- which says what is wrong
+        me := pipeline.consumer_of(receive.consumer, 'records');  -- raises the error
     end if;
     if receive.max is null or receive.max < 1 or receive.max > 1000 then
         raise invalid_parameter_value using message = format('max is %s: give 1 to 1000', coalesce(max::text, 'null'));
@@ -41,12 +41,12 @@ begin
     end if;
     if me.group_by is not null or me.max_unacknowledged is not null or not me.collapse then
         perform pipeline.require_read_committed(me);
-        -- After a crash that forgets this delivery two receivers would have items of one row or group.
+        -- If a crash undid this delivery, two receivers could have items of the same row or group.
         perform pipeline.commit_durably();
     end if;
-    -- Where each event is an item, only the first of a group is available.
+    -- If each event is an item, only the first item of a group is available, and no lock is needed for groups.
     if me.group_by is not null and me.collapse or me.max_unacknowledged is not null then
-        -- Two receivers at once would both find the group free, or both stay below the limit.
+        -- Without the lock, two receivers at once could both find the group free, or both stay below the limit.
         perform pg_advisory_xact_lock(714629015, me.id);
     end if;
     if exists (
@@ -65,7 +65,8 @@ begin
             return;
         end if;
     end if;
-    -- A statement of its own: it may find items that are newer than its beginning, and the next one must see their events.
+    -- This is a separate statement: it may find items that are newer than its beginning, and the next statement must
+    -- see their events.
     select array_agg(h), min(h.seq), max(h.seq) into handed, first_seq, last_seq
     from pipeline.hand_out(me, upto, coalesce(receive.visibility, me.visibility)) h;
     if handed is null then
@@ -83,8 +84,8 @@ begin
             e.committed_at, h.deliveries
         from unnest(handed) h
         cross join lateral (
-            -- A legacy table may have one seq several times: the item's own row, else any.
-            -- Between bounds: other partitions are left out before the query begins, and cost nothing.
+            -- A legacy table may have a seq several times: the event of the item's row is preferred.
+            -- With the bounds Postgres skips other partitions before the query begins.
             (select * from pipeline.events e
             where e.seq = h.seq and e.seq between first_seq and last_seq and h.event is null
                 and (e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk or not exists (

@@ -1,6 +1,6 @@
--- Items whose delivery has expired may be delivered again; those delivered too often become dead letters.
--- Items that are locked already are changed by `insert … on conflict do update`: each is found by its key, where a join
--- could be planned as a scan of the whole queue, whose statistics are always out of date.
+-- Make items available whose delivery has expired; items that were delivered max_deliveries times become dead letters.
+-- Locked items are changed by `insert … on conflict do update`, which finds each by its key. Postgres could plan a join
+-- as a scan of the complete queue, because the statistics of a queue are always out of date.
 create or replace function pipeline.release_expired(consumer pipeline.consumers) returns void
 language plpgsql set search_path = ''
 as $$

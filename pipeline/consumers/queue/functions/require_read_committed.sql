@@ -1,4 +1,4 @@
--- Refuse a transaction that does not see what others have committed meanwhile, where receivers have to.
+-- Refuse a transaction that does not see what other sessions commit, if receivers of this consumer must see it.
 create or replace function pipeline.require_read_committed(me pipeline.consumers) returns void
 language plpgsql stable set search_path = ''
 as $$

@@ -1,4 +1,4 @@
--- Let a consumer start again at another place in the log.
+-- Make a consumer start again at another place in the log.
 create or replace function pipeline.reset_consumer(name text, start text default 'beginning') returns pipeline.consumers
 language plpgsql security definer set search_path = ''
 as $$
@@ -7,7 +7,7 @@ declare
     changed pipeline.consumers := pipeline.consumer_of(reset_consumer.name);
 begin
     perform pipeline.require_events_table(changed);
-    -- Locked until the transaction ends, so that the shuffler skips this consumer meanwhile.
+    -- Lock the consumer until the transaction ends, so that the shuffler skips it.
     perform from pipeline.consumer_progress p where p.consumer_id = pipeline.progress_id(changed) for update;
     delete from public.consumer_records r where r.consumer_id = changed.id;
     delete from pipeline.consumer_touches t where t.consumer_id = changed.id;
@@ -18,7 +18,7 @@ begin
     returning c.* into changed;
     update pipeline.consumer_progress p set folded_seq = changed.position
     where p.consumer_id = pipeline.progress_id(changed);
-    delete from pipeline.walstream_sessions where changed.name = 'walstream';  -- no hold is left of what was before
+    delete from pipeline.walstream_sessions where changed.name = 'walstream';  -- no hold from before the reset remains
     perform pipeline.wake_consumer(changed.name);
     return changed;
 end $$;

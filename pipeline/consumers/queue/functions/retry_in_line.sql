@@ -1,5 +1,6 @@
--- Put dead letters back where each event is an item: each behind what is available or delivered of its row or group, and
--- before all else. With group_by they are of their group alone, since they have lost their place among their row's items.
+-- Put dead letters back, if each event is an item. Each is placed behind the available and delivered items of its row
+-- or group, and before its other items. With group_by a dead letter waits only in the line of its group, because it has
+-- lost its place among the items of its row.
 create or replace function pipeline.retry_in_line(me pipeline.consumers, seqs bigint[]) returns integer
 language plpgsql set search_path = ''
 as $$
@@ -7,7 +8,7 @@ declare
     back public.consumer_records[];
 begin
     perform pipeline.require_read_committed(me);
-    -- Nobody adds items meanwhile, and nobody settles one without seeing these.
+    -- With these locks no session adds items, and no session settles an item without seeing the dead letters.
     perform from pipeline.consumer_progress p where p.consumer_id = pipeline.progress_id(me) for update;
     perform pg_advisory_xact_lock(714629016, me.id);
     with put as (

@@ -1,4 +1,4 @@
--- Pauses and resumes a consumer.
+-- Pause or resume a consumer.
 create or replace function pipeline.set_consumer_state(consumer text, state text) returns pipeline.consumers
 language plpgsql set search_path = ''
 as $$

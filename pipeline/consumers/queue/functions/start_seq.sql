@@ -1,4 +1,4 @@
--- The seq after which a consumer of an events table begins, from what was given as `start`; null: of the default one.
+-- Return the seq after which a consumer begins, from the argument `start`. `events_table`: null is the default one.
 create or replace function pipeline.start_seq(start text, events_table text) returns bigint
 language plpgsql stable set search_path = ''
 as $$
@@ -34,7 +34,7 @@ begin
 end $$;
 revoke execute on function pipeline.start_seq(start text, events_table text) from public;
 
--- As above, of the default one.
+-- Return the seq after which a consumer of the default events table begins.
 create or replace function pipeline.start_seq(start text) returns bigint
 language sql stable set search_path = ''
 as $$

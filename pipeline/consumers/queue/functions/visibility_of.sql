@@ -1,4 +1,4 @@
--- How long a delivery of this consumer is its receiver's, where the receiver says nothing else.
+-- Return how long a delivery of this consumer lasts if the receiver does not choose.
 create or replace function pipeline.visibility_of(consumer text) returns interval
 language sql stable security definer set search_path = ''
 as $$

@@ -1,5 +1,5 @@
--- Items that are handed out for a consumer of another events table than the default one, with their events: as receive
--- has it in its own statement for that one.
+-- Return delivered items with their events, for a consumer of another events table than the default one. For the
+-- default table, receive has its own statement.
 create or replace function pipeline.with_events(reader pipeline.consumers, handed public.consumer_records[])
 returns table (
     ack_id uuid, seq bigint, commit_lsn bigint, commit_idx integer, source_table_schema text, source_table_name text,

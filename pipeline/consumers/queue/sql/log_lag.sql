@@ -1,4 +1,5 @@
--- Bytes of WAL that the source was ahead of what is staged whole, when its end was last sampled; no row where it never was.
+-- Bytes of WAL by which the source was ahead of the completely staged transactions when the end of its WAL was last
+-- sampled; no row if the end was never sampled.
 select w.lsn - p.position as bytes
 from (
     select r.epoch, max(r.position) as position from pipeline.reached_workers r

@@ -1,4 +1,4 @@
--- Remove items from before their table was truncated, but not those that are delivered now.
+-- Remove items older than the truncate of their table, but not those that are in flight.
 delete from public.consumer_records r
 using (
     select o.source_table_oid, o.record_pk, o.unkeyed

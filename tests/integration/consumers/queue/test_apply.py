@@ -323,7 +323,7 @@ def test_a_drop_waits_for_the_shuffler_and_leaves_nothing(staged: Staged, client
     with psycopg.connect(staged.dsn, autocommit=True) as administrator:
         dropping = threading.Thread(target=administrator.execute, args=["select pipeline.drop_consumer('c')"])
         with staged.connection.transaction():
-            consumers.claim(staged.connection, consumers.look(staged.connection))
+            consumers.claim(staged.connection, consumers.list_consumers(staged.connection))
             dropping.start()
             eventually(lambda: staged.connection.execute(WAITING).fetchone() is not None)
         dropping.join()
@@ -333,8 +333,8 @@ def test_a_drop_waits_for_the_shuffler_and_leaves_nothing(staged: Staged, client
 
 
 def test_who_is_behind_is_caught_up_in_chunks(staged: Staged, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(queue_apply, "CHUNK_EVENTS", 3)
-    monkeypatch.setattr(queue_apply, "LEAST_EVENTS", 3)
+    monkeypatch.setattr(queue_apply, "MAX_CHUNK_EVENTS", 3)
+    monkeypatch.setattr(queue_apply, "MIN_CHUNK_EVENTS", 3)
     staged.moved(*(insert("t", id=number) for number in range(10)))
     late = create(staged.connection)
     staged.commit(*(insert("t", id=number) for number in range(8, 13)))
@@ -378,8 +378,8 @@ def test_items_are_made_in_turns_under_lag_and_at_once_near_the_head(
     """Where this process never gets a core soon enough."""
     monkeypatch.setattr(ShortCores, "degree", lambda _: 1.0)
     monkeypatch.setattr(queue_pace, "LAG_EVERY", 0.0)
-    monkeypatch.setattr(queue_apply, "CHUNK_EVENTS", 10)
-    monkeypatch.setattr(queue_apply, "LEAST_EVENTS", 10)
+    monkeypatch.setattr(queue_apply, "MAX_CHUNK_EVENTS", 10)
+    monkeypatch.setattr(queue_apply, "MIN_CHUNK_EVENTS", 10)
     client = create(staged.connection)
     staged.commit(*(insert("t", id=number) for number in range(100)))
     staged.connection.execute(

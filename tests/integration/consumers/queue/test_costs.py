@@ -122,9 +122,9 @@ def test_versions_of_tables_are_found_by_index(staged: Staged):
         statement("wires.sequin", "receive_items"): {"name": "c", "most": 1},
         statement("wires.sequin", "find_tables"): {"name": "c", "seqs": [1]},
         statement("wires.sequin", "find_kept_events"): {"ack_ids": []},
-        items._apply_query(DEFAULT.identifier.as_string(staged.connection), True).decode(): folding,
-        queue_apply.plain_query(DEFAULT.identifier.as_string(staged.connection)).decode(): {
-            "wishes": queue_apply.plain_wishes(consumers.look(staged.connection)),
+        items._compose_apply(DEFAULT.identifier.as_string(staged.connection), True).decode(): folding,
+        queue_apply.compose_plain(DEFAULT.identifier.as_string(staged.connection)).decode(): {
+            "filters": queue_apply.group_by_filter(consumers.list_consumers(staged.connection)),
             "after": 0,
             "upto": 1,
         },

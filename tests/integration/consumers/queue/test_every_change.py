@@ -451,7 +451,7 @@ OF_BEFORE = """
 def test_a_server_that_would_collapse_passes_it_over(staged: Staged, client: Client):
     create(staged.connection, "collapsing")
     assert staged.connection.execute(OF_BEFORE).fetchall() == [("collapsing",)]
-    assert [found.name for found in consumers.look(staged.connection)] == ["c", "collapsing"]
+    assert [found.name for found in consumers.list_consumers(staged.connection)] == ["c", "collapsing"]
 
 
 def test_beside_one_that_collapses(staged: Staged, client: Client):

@@ -53,7 +53,7 @@ def staging(cluster: Cluster) -> Iterator[Staged]:
 def plain(connection: psycopg.Connection[Any], upto: int) -> AppliedChunk:
     """Apply the log up to there to all consumers by that one statement."""
     connection.execute(statement("consumers.queue", "set_planner"))
-    whole = [replace(consumer, applied_seq=0) for consumer in consumers.look(connection)]
+    whole = [replace(consumer, applied_seq=0) for consumer in consumers.list_consumers(connection)]
     return queue_apply.apply_plain(connection, DEFAULT.identifier, whole, upto)
 
 
@@ -111,7 +111,7 @@ def _work(client: Client, chance: random.Random) -> None:
 def test_items_are_those_of_the_five_steps(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     made = worked_off(staged, seed=1)
     staged.reset()
-    monkeypatch.setattr(queue_apply, "may_be_plain", lambda _: False)
+    monkeypatch.setattr(queue_apply, "can_be_plain", lambda _: False)
     assert worked_off(staged, seed=1) == made
     assert {row[-5] for row in made} >= {"available", "delivered", "pending_redelivery"}
 
@@ -227,7 +227,9 @@ def test_who_lags_less_is_met_and_goes_on_together(staged: Staged, monkeypatch: 
         create(staged.connection, f"from-{start}", start=str(start))
     create(staged.connection, "every", start="5", collapse=False)
     asked = noted(monkeypatch)
-    queue_apply.catch_up(staged.connection, staged.source, DEFAULT, consumers.look(staged.connection), within=PATIENCE)
+    queue_apply.catch_up(
+        staged.connection, staged.source, DEFAULT, consumers.list_consumers(staged.connection), within=PATIENCE
+    )
     assert asked == [["from-0"], ["from-0", "from-4"], ["from-0", "from-4", "from-6"]]
     assert [seq for (seq,) in staged.connection.execute(POSITIONS)] == [9, 9, 9, 9]
 
@@ -236,9 +238,11 @@ def test_many_that_stand_at_one_position_are_filled_in_several_chunks(staged: St
     staged.moved(insert("t", id=1))
     for name in "abc":
         create(staged.connection, name)
-    monkeypatch.setattr(queue_apply, "TOGETHER", 2)
+    monkeypatch.setattr(queue_apply, "MAX_CHUNK_CONSUMERS", 2)
     asked = noted(monkeypatch)
-    queue_apply.catch_up(staged.connection, staged.source, DEFAULT, consumers.look(staged.connection), within=PATIENCE)
+    queue_apply.catch_up(
+        staged.connection, staged.source, DEFAULT, consumers.list_consumers(staged.connection), within=PATIENCE
+    )
     assert asked == [["a", "b"], ["c"]]
     assert [len(Client(staged.connection, name).receive()) for name in "abc"] == [1, 1, 1]
 

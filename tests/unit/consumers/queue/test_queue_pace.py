@@ -9,8 +9,8 @@ import pytest
 from pipeline.consumers.queue import queue_pace
 from pipeline.consumers.queue.queue_apply import CatchUpResult
 from pipeline.consumers.queue.queue_pace import (
-    BUSY,
-    IDLE,
+    BUSY_TURN,
+    IDLE_TURN,
     LAG_BYTES,
     LAG_EVERY,
     LATE_AFTER,
@@ -50,10 +50,10 @@ class Server(ShortCores):
         began, before = self.now, sum(self.turns)
         while self.now < began + seconds:
             self.now += ASKED_EVERY
-            if (turn := self.pace.turn(left, known=True)) is not None:
+            if (turn := self.pace.begin_turn(left, has_queues=True)) is not None:
                 self.now += took
                 self.turns.append(took)
-                self.pace.ended(turn, found)
+                self.pace.end_turn(turn, found)
         return (sum(self.turns) - before) / (self.now - began)
 
 
@@ -72,7 +72,7 @@ def test_queues_have_their_share_while_the_log_lags_and_cores_are_short(server: 
 def test_they_wait_for_no_longer_than_a_pause_however_long_a_turn_takes(server: Server):
     server.runs(30.0, took=10.0)
     server.now += LONGEST_PAUSE
-    assert server.pace.turn(None, known=True) is not None
+    assert server.pace.begin_turn(None, has_queues=True) is not None
 
 
 @pytest.mark.parametrize("changed", [{"short": 0.0}, {"lag": LAG_BYTES}])
@@ -84,9 +84,9 @@ def test_queues_get_all_of_the_time_if_cores_are_free_or_nothing_lags(
     vars(server).update(changed)
     server.runs(1.0)
     assert server.runs(10.0) > 0.95
-    turn = server.pace.turn(None, known=True)
+    turn = server.pace.begin_turn(None, has_queues=True)
     assert turn is not None
-    assert turn.within == IDLE
+    assert turn.within == IDLE_TURN
     assert server.pace.rest is None
 
 
@@ -100,25 +100,25 @@ def test_near_the_head_nothing_waits_though_cores_are_short(monkeypatch: pytest.
     server = Server(monkeypatch, lag=0)
     for _ in range(1_000):
         server.now += 0.01
-        turn = server.pace.turn(None, known=True)
+        turn = server.pace.begin_turn(None, has_queues=True)
         assert turn is not None
         server.now += 0.001
-        server.pace.ended(turn, CatchUpResult.ALL)
+        server.pace.end_turn(turn, CatchUpResult.ALL)
 
 
 def test_they_have_all_of_the_time_as_soon_as_the_log_has_caught_up(server: Server):
-    turn = server.pace.turn(None, known=True)
+    turn = server.pace.begin_turn(None, has_queues=True)
     while turn is None:
         server.now += ASKED_EVERY
-        turn = server.pace.turn(None, known=True)
+        turn = server.pace.begin_turn(None, has_queues=True)
     server.now += 0.1
-    server.pace.ended(turn, CatchUpResult.LAGGING)
+    server.pace.end_turn(turn, CatchUpResult.LAGGING)
     rest = server.pace.rest
     assert rest is not None
     assert rest > LAG_EVERY
     server.lag = 0
     server.now += LAG_EVERY
-    assert server.pace.turn(None, known=True) is not None
+    assert server.pace.begin_turn(None, has_queues=True) is not None
 
 
 def test_a_queue_that_waited_long_gets_half_of_the_time_until_the_head(server: Server):
@@ -130,19 +130,19 @@ def test_a_queue_that_waited_long_gets_half_of_the_time_until_the_head(server: S
 
 def test_a_log_that_moves_comes_first_too_whatever_cores_there_are(monkeypatch: pytest.MonkeyPatch):
     server = Server(monkeypatch, short=0.0, lag=0)
-    assert server.runs(60.0, took=BUSY, left=0.0) == pytest.approx(SHARE, rel=0.1)
+    assert server.runs(60.0, took=BUSY_TURN, left=0.0) == pytest.approx(SHARE, rel=0.1)
 
 
 def test_in_the_time_until_more_is_moved_a_turn_takes_no_longer_than_that(monkeypatch: pytest.MonkeyPatch):
     server = Server(monkeypatch, short=0.0, lag=0)
-    turn = server.pace.turn(0.01, known=True)
+    turn = server.pace.begin_turn(0.01, has_queues=True)
     assert turn is not None
     server.now += 0.1
-    server.pace.ended(turn, CatchUpResult.LAGGING)
-    turn = server.pace.turn(0.01, known=True)
+    server.pace.end_turn(turn, CatchUpResult.LAGGING)
+    turn = server.pace.begin_turn(0.01, has_queues=True)
     assert turn is not None
     assert turn.within == turn.free == 0.01
 
 
 def test_where_cores_are_short_and_the_log_lags_that_time_is_not_taken(server: Server):
-    assert server.runs(60.0, took=BUSY, left=0.01) == pytest.approx(SHARE, rel=0.1)
+    assert server.runs(60.0, took=BUSY_TURN, left=0.01) == pytest.approx(SHARE, rel=0.1)

@@ -1,6 +1,6 @@
--- Step 6: add the items. Those of which it is not known whether one is in front of them are looked at again.
--- Returns for how many somebody may have to be woken: they are available, or receivers passed over what is in front of
--- them, since it was locked here.
+-- Step 6: add the items. Unsure items are recorded, and checked again in the next call.
+-- Returns for how many items clients may have to be woken: these items are available, or receivers skipped the item in
+-- front of them, because it was locked here.
 added as (
     insert into public.consumer_records (consumer_id, source_table_oid, record_pk, unkeyed, seq, queued_seq, commit_lsn,
         commit_idx, action, group_id, state, left_pk, is_alone)
@@ -17,4 +17,4 @@ added as (
     from placed p where not p.is_sure
     on conflict do nothing
 )
-select (select count(*) from added a where a.state = 'available') + (select count(*) from placed p where p.is_kept)
+select (select count(*) from added a where a.state = 'available') + (select count(*) from placed p where p.hides_front)

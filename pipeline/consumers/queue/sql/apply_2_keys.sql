@@ -1,7 +1,7 @@
--- Step 2 of applying the log, from the table versions: which columns were the table's key when the event was written.
--- Only for events whose key may have changed, or that have none.
+-- Step 2 of applying the log: find, in the table versions, the key columns of the table when the event was written.
+-- Only events whose key may have changed, or that have no key, get them.
 versions as materialized (
-    -- The key of each table version, and from where to where it was valid.
+    -- The key of each table version, and the part of the log in which that version was valid.
     select r.source_id, r.epoch, r.table_oid, r.key_columns, r.columns, r.from_lsn, r.from_idx,
         lead(r.from_lsn) over w as until_lsn, lead(r.from_idx) over w as until_idx
     from pipeline.relations r

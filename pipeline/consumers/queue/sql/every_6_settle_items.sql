@@ -1,4 +1,5 @@
--- Step 6 of looking again: what nothing is in front of is available. Returns for how many to wake.
+-- Step 6 of settling unsure items: make those items available that are first in their lines. Returns for how many items
+-- clients may have to be woken.
 moved as (
     update public.consumer_records r set state = 'available'
     from placed p
@@ -7,7 +8,7 @@ moved as (
         where o.consumer_id = %(consumer)s and o.source_table_oid = p.source_table_oid and o.record_pk = p.record_pk
             and o.unkeyed = p.seq and o.state = 'blocked'
         for no key update skip locked
-    ) ours
+    ) own
     where p.is_first and r.consumer_id = %(consumer)s and r.source_table_oid = p.source_table_oid
         and r.record_pk = p.record_pk and r.unkeyed = p.seq
     returning r.source_table_oid, r.record_pk, r.unkeyed
@@ -18,4 +19,4 @@ moved as (
         except
         select m.source_table_oid, m.record_pk, m.unkeyed from moved m)
 )
-select (select count(*) from moved) + (select count(*) from placed p where p.is_kept)
+select (select count(*) from moved) + (select count(*) from placed p where p.hides_front)

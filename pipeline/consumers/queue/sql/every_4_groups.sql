@@ -1,4 +1,5 @@
--- Step 4 with group_by: the group of each item. What lacks the columns stays in the group that its row was in.
+-- Step 4 with group_by: find the group of each item. An event that lacks the columns stays in the last group of its
+-- row.
 counted as materialized (
     select i.*, count(i.group_id) over (partition by i.source_table_oid, i.record_pk order by i.seq) as groups from items i
 ), named as materialized (
@@ -11,6 +12,6 @@ counted as materialized (
             order by r.unkeyed desc limit 1
         ) end,
         c.source_table_oid || case when c.is_alone then '#' || c.seq else '/' || c.record_pk end
-    ) collate "default" as line_group  -- as the index has it
+    ) collate "default" as line_group  -- the collation of the index
     from counted c
 )

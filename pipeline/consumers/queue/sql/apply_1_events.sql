@@ -1,4 +1,4 @@
--- Step 1 of applying the log: the events after one seq up to another that the consumer wants.
+-- Step 1 of applying the log: read the events after one seq up to another that the consumer's filter matches.
 clock as materialized (
     select clock_timestamp() as now
 ), seen as materialized (
@@ -20,7 +20,8 @@ clock as materialized (
             or root.table_schema || '.' || root.table_name like any (%(patterns)s))
         and (%(actions)s::text[] = '{{}}' or e.action = any (%(actions)s)
             or e.action = 'update' and e.changes is not null and 'delete' = any (%(actions)s))
-        -- An event that stands in for a dead letter says nothing of the row; one retried too late says nothing new.
+        -- An event in the place of a dead letter does not contain the row. An outdated event was retried after a newer
+        -- change of its row.
         and (e.metadata is null or not (
             e.metadata ? 'parked' and e.action in ('insert', 'update', 'read') or e.metadata ? 'outdated'))
 )

@@ -1,7 +1,8 @@
--- Step 3 of looking again, where each event is an item: those of which it was not known whether one is in front of them.
+-- Step 3 of settling unsure items, if each event is an item: find them. An item is unsure if another transaction had
+-- locked the item in front of it, which may be deleted by now.
 items as materialized (
     select r.source_table_oid, r.record_pk, r.seq, r.commit_lsn, r.commit_idx, r.action, r.left_pk, r.is_alone,
-        r.group_id as line_group, true as is_there
+        r.group_id as line_group, true as is_queued
     from pipeline.consumer_touches t
     cross join lateral (
         select * from public.consumer_records r
