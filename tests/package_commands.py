@@ -33,6 +33,7 @@ settings
 status
 health --ready
 check
+psql pipeline -Atc "select count(*) from sequin_events"
 routes list
 sources list
 slots list

@@ -18,7 +18,7 @@ from setproctitle import setproctitle
 
 from pipeline import logs
 from pipeline.cli import flags, settings_list
-from pipeline.cli.commands import dead_letters, init, retention, routes, slots, sources, status, verify
+from pipeline.cli.commands import dead_letters, init, psql, retention, routes, slots, sources, status, verify
 from pipeline.config import file as config_file
 from pipeline.config import settings
 from pipeline.consumers import commands
@@ -63,6 +63,11 @@ app.command(rich_help_panel=START, epilog="Example: pipeline settings")(settings
 app.command(rich_help_panel=KEEP, epilog="Example: pipeline retention --dry-run")(retention.retention)
 app.command(rich_help_panel=START, epilog="Example: pipeline status --watch")(status.status)
 app.command(rich_help_panel=KEEP, epilog="Example: pipeline verify public.orders --content")(verify.verify)
+app.command(
+    rich_help_panel=START,
+    epilog="Example: pipeline psql source -c 'table orders'",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)(psql.psql)
 
 PROGRAM = "pipeline"
 """The command's name for shell completion, also if the program was started by another path."""
@@ -84,6 +89,9 @@ class RoleName(StrEnum):
 
 Only = Annotated[RoleName | None, typer.Option("--only", help="Run only this role.")]
 
+Example = Annotated[
+    bool, typer.Option("--example", help="Create three tables of a shop if the embedded source is empty.")
+]
 Reader = Annotated[str | None, typer.Option(help="Create or update this role, which may read the events.")]
 Accept = Annotated[list[str] | None, typer.Option(help="Name of a finding to treat as a warning if it is an error.")]
 Sql = Annotated[bool, typer.Option("--sql", help="Print the missing SQL instead, for an administrator to run.")]
@@ -129,14 +137,14 @@ def options(
 @app.command(
     rich_help_panel=START, epilog="Example: pipeline serve --source-dsn postgresql://localhost/shop --slot shop"
 )
-def serve(context: typer.Context, only: Only = None, accept: Accept = None) -> int:
+def serve(context: typer.Context, only: Only = None, accept: Accept = None, example: Example = False) -> int:
     """Migrate, then replicate until stopped. Ctrl-C drains; a second Ctrl-C exits at once.
 
     Refuses to start if `pipeline check` reports an error that needs your action.
     """
     from pipeline.server import serve
 
-    return serve.serve(load(context, "serve"), only.value if only else None, accept or ())
+    return serve.serve(load(context, "serve"), only.value if only else None, accept or (), with_example=example)
 
 
 @app.command(rich_help_panel=START, epilog="Example: pipeline migrate --reader reporting")

@@ -26,7 +26,7 @@ from pipeline.process.child_errors import ChildErrors
 from pipeline.process.fork_client import ForkServer
 from pipeline.process.heartbeat import HeartbeatFile
 from pipeline.process.supervisor import Supervisor
-from pipeline.server import announcements
+from pipeline.server import announcements, example
 from pipeline.server.leadership import LeaderElection
 from pipeline.snapshots import preflight
 
@@ -40,13 +40,18 @@ ANYWHERE = ("api", "grpc")
 """Roles that serve clients: any number of servers may run them, standbys too."""
 
 
-def serve(config: Config, only: str | None = None, accepted: Collection[str] = ()) -> int:
+def serve(
+    config: Config, only: str | None = None, accepted: Collection[str] = (), *, with_example: bool = False
+) -> int:
     """Run the server until it is asked to stop; returns its exit status. Raises before anything is changed.
 
     `accepted`: names of findings of `pipeline check` with which it starts although they are errors.
+    `with_example`: create the example's tables if the embedded source has no table.
     """
     setproctitle("pipeline serve" + (f" --only {only}" if only else ""))
     chosen = _chosen(config, only)
+    if with_example:
+        example.require_embedded(config)
     require_addresses(config, chosen)
     logs.catch()
     # Before any thread or connection, which a fork does not survive. It imports what roles need while this migrates.
@@ -56,6 +61,8 @@ def serve(config: Config, only: str | None = None, accepted: Collection[str] = (
         errors.listening(),
         databases.resolved(config) as resolved,
     ):
+        if with_example:
+            example.create_tables(resolved.source)
         boot(resolved, accepted, reads_source=not set(chosen) <= set(ANYWHERE))
         _log_start(config, resolved, chosen)
         name = f"serve {only}" if only else "serve"

@@ -53,6 +53,13 @@ def test_the_wheel_has_every_program_that_is_started() -> None:
     assert started | {"pipeline/__main__.py", "pipeline/_alembic/env.py"} <= wheel
 
 
+def test_the_wheel_has_every_sql_file() -> None:
+    wheel = {each.distribution_path for each in WheelBuilder(str(ROOT)).recurse_included_files()}
+    files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pipeline").glob("**/*.sql")}
+    assert "pipeline/server/sql/create_example.sql" in files
+    assert files <= wheel
+
+
 def _names(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("*.py")}
 

@@ -45,7 +45,7 @@ def test_what_a_flag_says_outranks_file_and_environment(
     monkeypatch.setenv("PIPELINE_HTTP_PORT", "2")
     found: list[Config] = []
     monkeypatch.setattr("pipeline.logs.setup", lambda *_: None)
-    monkeypatch.setattr("pipeline.server.serve.serve", lambda config, *_: found.append(config))
+    monkeypatch.setattr("pipeline.server.serve.serve", lambda config, *_, **__: found.append(config))
     result = CliRunner().invoke(cli.app, ["--config", str(file), flags.of(name), str(value), "serve"])
     assert result.exit_code == 0, result.output
     assert getattr(found[0], name) == value
