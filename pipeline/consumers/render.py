@@ -24,6 +24,11 @@ def summary(found: Sequence[ConsumerStatus]) -> Table:
     return drawing.table((*columns, "events table"), ([*_line(each), _reads(each)] for each in found))
 
 
+def has_problem(each: ConsumerStatus) -> bool:
+    """True if a consumer is paused, has dead items, or reads a table to which no route sends changes."""
+    return each.state != "active" or bool(each.dead) or (each.events_table is not None and not each.routed)
+
+
 def _reads(each: ConsumerStatus) -> EscapedText:
     if each.events_table is None:
         return drawing.dim("default")

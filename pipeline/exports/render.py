@@ -23,23 +23,43 @@ def summary(now: ExportStatus) -> Table:
     return drawing.facts(_facts(now))
 
 
+def problems(now: ExportStatus, *, failure_is_shown: bool = False) -> Iterator[Table]:
+    """Yield a table for `status` if exports cannot run, the last one failed, or current states are not up to date.
+
+    `failure_is_shown`: True if the status already says why the last one failed.
+    """
+    rows = [*_cannot_run("exports", now), *_waiting(now)]
+    if now.last_run and now.last_run.state == "failed" and not (now.off or failure_is_shown):
+        rows.append(("last export", _state(now.last_run.state), _last_run(now.last_run)))
+    if rows:
+        yield drawing.facts(rows)
+
+
 def _facts(now: ExportStatus) -> Iterator[tuple[object, object, object]]:
     yield "exports", "off" if now.off else now.schedule, now.off or _next(now.next_run)
-    if now.problem:
-        yield "", EscapedText("cannot run", "bold red"), EscapedText(now.problem)
+    yield from _cannot_run("", now)
     if now.exported_seq is not None:
         behind = f"{drawing.count(now.behind_seqs, 'seq')} behind" if now.behind_seqs else "nothing is new"
         yield "lake", f"seq {now.exported_seq}, {behind}", now.directory
     if now.last_run:
         yield "last run", _state(now.last_run.state), _last_run(now.last_run)
-    if now.waiting and now.waiting_since:
-        tables = f"{drawing.count(now.waiting, 'large table')} without the newest changes"
-        since = f"the oldest for {drawing.since(now.waiting_since)}, as of seq {now.waiting_seq}"
-        yield "current states", tables, f"{since}; see PIPELINE_EXPORT_LATEST_AGE"
+    yield from _waiting(now)
     if now.without_state and not now.off:
         yield "no current state", ", ".join(now.without_state), "changes only: a row has no key to identify it"
     for each in now.hidden if not now.off else ():
         yield "no current state", f"{each.table_name}, from {each.events_table}", each.reason
+
+
+def _cannot_run(label: str, now: ExportStatus) -> Iterator[tuple[object, object, object]]:
+    if now.problem:
+        yield label, EscapedText("cannot run", "bold red"), EscapedText(now.problem)
+
+
+def _waiting(now: ExportStatus) -> Iterator[tuple[object, object, object]]:
+    if now.waiting and now.waiting_since:
+        tables = f"{drawing.count(now.waiting, 'large table')} without the newest changes"
+        since = f"the oldest for {drawing.since(now.waiting_since)}, as of seq {now.waiting_seq}"
+        yield "current states", tables, f"{since}; see PIPELINE_EXPORT_LATEST_AGE"
 
 
 def show_exports(

@@ -72,7 +72,7 @@ def test_beside_a_running_server(
     assert list(now["not_captured"]) == ["public.notes"]
 
     def up_to_date() -> str:
-        shown = command("status").stdout
+        shown = command("status", "--all").stdout
         assert shown.startswith("replicating\n")
         assert "limited by   nothing: the log is up to date" in shown
         return shown
@@ -100,7 +100,7 @@ def test_beside_a_running_server(
 
     assert server.stop() == 0
     nobody_holds_a_role(database_dsn)
-    stopped = command("status", status=1).stdout
+    stopped = command("status", "--all", status=1).stdout
     assert stopped.startswith("not replicating\n  replication is not running\n  shuffle is not running\n")
     now = as_json(command("status", "--json", status=1))
     assert now["reasons"] == ["replication is not running", "shuffle is not running"]

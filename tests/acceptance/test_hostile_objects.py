@@ -112,7 +112,7 @@ def test_nothing_of_an_owner_runs_though_the_server_is_a_superuser(
         config = settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
         use(config, log, [each for each in HARMLESS if each.captured])
         with ThreadPoolExecutor() as at_once:
-            looks = ("verify", "--content"), ("check",), ("status",)
+            looks = ("verify", "--content"), ("check",), ("status", "--all")
             verified, *_ = at_once.map(lambda look: command(config, tmp_path, *look), looks)
         found = {each["table"]: each for each in verified["tables"]}
         assert {name for name, each in found.items() if each["state"] == "equal"} == COMPARED

@@ -70,7 +70,7 @@ def test_it_stops_goes_on_parks_and_retries(
         (letter,) = json.loads(command("dead-letters", "list", "--json").stdout)["data"]
         assert (letter["state"], letter["attempts"], letter["table"]) == ("retried", 3, "public.t")
         assert command("verify").returncode == 0
-        assert "1 retried" in command("status").stdout
+        assert "1 retried" in command("status", "--all").stdout
         assert parking.stop() == 0
     refused = command("dead-letters", "discard", "1")
     assert refused.returncode == 1 and "1 is retried" in refused.stderr

@@ -109,4 +109,4 @@ def commands(folder: Path, **settings: object) -> None:
     shown = run_command("routes", "list", folder=folder, **settings).stdout
     assert "route 1" in shown
     assert "they apply when the server next starts" in shown
-    assert B in run_command("status", folder=folder, **settings).stdout
+    assert B in run_command("status", "--all", folder=folder, **settings).stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import psycopg
@@ -22,12 +23,21 @@ EVERY = 2.0
 ANSWER_SECONDS = 10.0
 """Seconds in which the pipeline database must answer --watch, so that a frozen one is noticed soon."""
 
+All = Annotated[
+    bool, typer.Option("--all", help="Show positions, stages of lag, exports, retention, readers and roles, too.")
+]
 Watch = Annotated[bool, typer.Option("--watch", help=f"Look again every {EVERY:g} s, until Ctrl-C.")]
 Interval = Annotated[float | None, typer.Option(min=0.1, help="Seconds between two updates of --watch.")]
 
 
-def status(context: typer.Context, as_json: Json = False, watch: Watch = False, interval: Interval = None) -> int:
-    """Show positions, lag, counts, rates, roles, and tables that are not captured. Exit 1 if nothing replicates."""
+def status(
+    context: typer.Context,
+    as_json: Json = False,
+    everything: All = False,
+    watch: Watch = False,
+    interval: Interval = None,
+) -> int:
+    """Show what is wrong, then the six most important lines. Exit 1 if nothing replicates."""
     from pipeline.cli.render.status import show_status
     from pipeline.exports import status as export_status
     from pipeline.operate import status
@@ -37,12 +47,12 @@ def status(context: typer.Context, as_json: Json = False, watch: Watch = False, 
         raise ConfigError("--interval is the time between two updates of --watch; add --watch")
     config = load(context, "status")
     if watch:
-        return _watch(config, as_json, interval or EVERY)
+        return _watch(config, as_json, interval or EVERY, everything=everything)
     with databases.resolved(config, start=False) as config:
         now = _with_warnings(config, status.collect(config))
         if now.exports:
             now = replace(now, exports=export_status.looked_into(config, now.exports))
-    output(now.to_json(), as_json, lambda: show_status(now))
+    output(now.to_json(), as_json, lambda: show_status(now, everything=everything))
     return 0 if now.replicating else 1
 
 
@@ -58,13 +68,13 @@ def _with_warnings(config: Config, now: PipelineStatus, known: list[str] | None 
         return now
 
 
-def _watch(config: Config, as_json: bool, seconds: float) -> int:
+def _watch(config: Config, as_json: bool, seconds: float, *, everything: bool) -> int:
     from pipeline.cli.render.status import sections
     from pipeline.operate.status import PipelineStatus
     from pipeline.terminal import watching
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` sends it; the cursor must come back then too
-    with watching.shown(seconds, as_json, sections, PipelineStatus.to_json) as show:
+    with watching.shown(seconds, as_json, partial(sections, everything=everything), PipelineStatus.to_json) as show:
         known: list[str] | None = None
         while True:
             now = _read_status(config, known)

@@ -35,6 +35,13 @@ def _facts(now: RetentionStatus) -> Iterator[tuple[object, object, object]]:
         yield from _held(other, other.events_table)
 
 
+def held_back(now: RetentionStatus) -> Iterator[Table]:
+    """Yield a table for `status` if events that are old enough cannot be dropped: a line for each holder."""
+    rows = [*_held(now, "by"), *(row for other in now.beside for row in _held(other, other.events_table))]
+    if rows:
+        yield drawing.table(("", "", ""), rows)
+
+
 def _held(now: RetentionStatus, by: str) -> Iterator[tuple[object, object, object]]:
     for holder in now.held_by:
         yield EscapedText("held back", "yellow"), by, EscapedText(str(holder))

@@ -26,6 +26,11 @@ def summary(found: Sequence[FollowerStatus]) -> Table:
     return drawing.table(columns, map(_line, found))
 
 
+def has_problem(each: FollowerStatus) -> bool:
+    """True if a follower or one of its tables does not follow: it is copying, waiting, paused or stopped."""
+    return each.state != "following" or any(table.state != "following" for table in each.tables)
+
+
 def _line(each: FollowerStatus) -> list[object]:
     return [
         each.name,

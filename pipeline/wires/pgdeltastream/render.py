@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from rich.table import Table
@@ -24,12 +24,22 @@ _SAID: dict[State, str] = {
 def sections(found: SessionsReport | None) -> Iterator[Table]:
     """Yield tables for `status`: one line for each session, and for each session that ended in the last day."""
     if found and found.live:
-        now = datetime.now(UTC)
-        columns = (f"sessions ({len(found.live)} of {found.most})", "wire", "now", "for", "holds back", "is dropped")
-        yield drawing.table(columns, (_line(each, now) for each in found.live))
+        yield _live(found.live, f"sessions ({len(found.live)} of {found.most})")
     if found and found.ended:
         lines = ((each.slot, each.wire, f"{drawing.since(each.ended_at)} ago", each.reason) for each in found.ended)
         yield drawing.table(("ended sessions", "wire", "when", "why"), lines)
+
+
+def lost(found: SessionsReport | None) -> Iterator[Table]:
+    """Yield a table for `status` if the slot of a session can no longer be read: a line for each."""
+    if found and (ended := [each for each in found.live if each.state == "lost"]):
+        yield _live(ended, "session")
+
+
+def _live(found: Sequence[SessionStatus], title: str) -> Table:
+    now = datetime.now(UTC)
+    columns = (title, "wire", "now", "for", "holds back", "is dropped")
+    return drawing.table(columns, (_line(each, now) for each in found))
 
 
 def _line(session: SessionStatus, now: datetime) -> list[object]:

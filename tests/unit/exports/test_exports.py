@@ -37,7 +37,7 @@ def no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shown(exports: ExportStatus, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
-    status.show_status(PipelineStatus(revision="0003", exports=exports))
+    status.show_status(PipelineStatus(revision="0003", exports=exports), everything=True)
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
@@ -53,7 +53,7 @@ def test_status_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
 def test_states_that_wait_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     waits = replace(EXPORTS, waiting=2, waiting_since=NOW - timedelta(hours=5), waiting_seq=812)
     lines = [" ".join(words) for words in shown(waits, capsys)]
-    [line] = [line for line in lines if line.startswith("current states 2 large tables without the newest changes ")]
+    line, _ = [line for line in lines if line.startswith("current states 2 large tables without the newest changes ")]
     assert "the oldest for 5 h" in line and "as of seq 812" in " ".join(lines)
 
 

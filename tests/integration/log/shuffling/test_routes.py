@@ -360,7 +360,7 @@ def test_what_people_see_of_routes(routed: Routed, capsys: pytest.CaptureFixture
         (str(DEFAULT), 7),
     ]
     render_routes.show_routing(operate_routes.collect(settings.load(), routed.log))
-    status.show_status(PipelineStatus(revision="0008", events_tables=found.tables))
+    status.show_status(PipelineStatus(revision="0008", events_tables=found.tables), everything=True)
     text = capsys.readouterr().out
     assert "they apply when the server next starts" in text
     assert text.count(str(AUDIT)) >= 4

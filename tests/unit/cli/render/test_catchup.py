@@ -28,7 +28,7 @@ def some_status() -> PipelineStatus:
 
 
 def test_each_part_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    status.show_status(some_status())
+    status.show_status(some_status(), everything=True)
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     at = next(place for place, line in enumerate(lines) if line.startswith("catching up by"))
     assert lines[at + 1 : at + 4] == [

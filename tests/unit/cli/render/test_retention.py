@@ -23,7 +23,11 @@ def some_retention(**values: object) -> RetentionStatus:
 
 
 def test_status_names_what_holds_back_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    status.show_status(PipelineStatus(revision="0005", retention=some_retention()))
+    now = PipelineStatus(revision="0005", retention=some_retention())
+    status.show_status(now)
+    held_back = 'held back   by   consumer "slow" is at 123; `pipeline consumers reset slow` or'
+    assert held_back in capsys.readouterr().out
+    status.show_status(now, everything=True)
     shown = capsys.readouterr().out
     assert "older than 7d is dropped   everything below seq 101 was dropped" in shown
     assert "from seq 101" in shown
@@ -54,7 +58,8 @@ def test_a_run_says_what_went(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_was_dropped_is_shown_when_the_setting_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
     now = datetime.now(UTC)
     status.show_status(
-        PipelineStatus(revision="0005", retention=RetentionStatus("none", "public.sequin_events", 101, now))
+        PipelineStatus(revision="0005", retention=RetentionStatus("none", "public.sequin_events", 101, now)),
+        everything=True,
     )
     assert "events are never dropped   everything below seq 101 was dropped" in capsys.readouterr().out
 

@@ -41,7 +41,8 @@ def test_a_status_that_knows_little(capsys: pytest.CaptureFixture[str]) -> None:
     status.show_status(
         PipelineStatus(
             revision="0001", slot="pipeline", reasons=["x"], progress=PipelineProgress(open_changes=1_000_000)
-        )
+        ),
+        everything=True,
     )
     shown = capsys.readouterr().out
     assert "slot pipeline does not exist" in shown
@@ -54,18 +55,19 @@ def test_no_word_has_two_positions(capsys: pytest.CaptureFixture[str]) -> None:
         staged_lsn=lsn.Lsn(8000), shuffled_lsn=lsn.Lsn(7000), staged_changes=4, events=3, last_seq=3
     )
     lag = LagReport([LagLimit("nothing", "nothing")], 9000, stages)
-    status.show_status(PipelineStatus(revision="1", source_lsn=9000, confirmed_lsn=8000, progress=progress, lag=lag))
+    now = PipelineStatus(revision="1", source_lsn=9000, confirmed_lsn=8000, progress=progress, lag=lag)
+    status.show_status(now, everything=True)
     shown = capsys.readouterr().out
     words = re.findall(r"^(\w+) +(\w+/\w+) ", shown, re.MULTILINE)
     assert len(dict(words)) == len(set(words)) >= 6
     assert "3 events in the log, newest seq 3, last commit at 0/1B58" in shown
-    status.show_status(PipelineStatus(revision="1", progress=progress))
+    status.show_status(PipelineStatus(revision="1", progress=progress), everything=True)
     assert "stored      0/1F40" in capsys.readouterr().out
 
 
 def test_lag_is_a_time_and_bytes_are_behind(capsys: pytest.CaptureFixture[str]) -> None:
     status.show_status(PipelineStatus(revision="1", lag_bytes=1_300_000, lag_seconds=42.0))
-    assert "lag         42.0 s   the log is 1.3 MB behind" in capsys.readouterr().out
+    assert "lag          42.0 s, the log is 1.3 MB behind the source" in capsys.readouterr().out
 
 
 def test_lines_are_whole_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,6 @@ from pipeline.operate.lag.lsn_times import NearestSamples
 from pipeline.operate.lag.model import LATE_SECONDS, PARTS, LagLimit, LagReport, LagStage
 from pipeline.operate.lag.reader_causes import HELD_BYTES
 from pipeline.operate.status import PipelineStatus
-from pipeline.terminal import drawing
 from pipeline.terminal.json_values import as_json
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -237,10 +236,10 @@ def test_as_metrics_and_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert {sample.labels["part"]: sample.value for sample in limited} == {
         part: float(part == "decoding") for part in PARTS
     }
-    for table in lag_report.lag_tables(lag):
-        drawing.console().print(table)
+    lag_report.show_status(PipelineStatus(revision="1", lag=lag), everything=True)
     shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if line.startswith("limited by   decoding: the walsender (pid 7) is behind")]
+    shown = shown[next(place for place, line in enumerate(shown) if line.startswith("stage ")) :]
     assert shown[0].split() == ["stage", "position", "behind", "lag", "behind", "here", "lag", "here"]
     assert shown[2].split() == ["decoded", "0/0", "1", "B", "5.0", "s", "1", "B", "5.0", "s"]
-    assert shown[-2].startswith("limited by   decoding: the walsender (pid 7) is behind")
     assert as_json(lag)["limited_by"]["part"] == "decoding"
