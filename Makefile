@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 .PHONY: .browser .test-python help setup hooks demo serve up down migrate unit test test-one test-python check fix \
-  proto generated long package-test bench torture hostile test-time test-tools trace-path
+  proto generated long package-test bench torture hostile test-time test-tools trace-path docs-test
 
 PYTHON ?= python3
 # How long `make torture` goes on, on which major version, and from which seed; by default after the last recorded one.
@@ -96,6 +96,9 @@ test-python: ## Unit and integration tests on another Python, where there is one
 
 trace-path: $(VENV)/.dev ## The files that a row enters in a running server: ARGS="staged --change update"
 	@$(BIN)/python -m tests.tracing $(ARGS)
+
+docs-test: $(VENV)/.dev ## Run every block of README, quickstarts, use cases and how-tos: ARGS=docs/quickstart.md
+	@$(BIN)/python -m tests.pages --wheel $(ARGS)
 
 package-test: $(VENV)/.dev ## Build the wheel, use it from an empty environment and folder
 	@PYTHON=$(BIN)/python bash tests/package_test.sh

@@ -33,7 +33,7 @@ PROGRAMS = sorted(
 )
 LONGEST_PAGE = 250
 LONGEST_LINE = 120
-README_LINES = 60
+README_LINES = 80
 
 
 def without_code(text: str) -> str:

@@ -1,0 +1,17 @@
+"""README and quickstarts do as they stand what they show; `make docs-test` runs all other pages, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.pages.pages import FIRST, ROOT, found
+from tests.pages.runner import Installation, running
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("page", found(FIRST), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_each_block_does_what_the_page_shows(page: Path) -> None:
+    with running(page, Installation()) as running_page:
+        running_page.run()

@@ -1,0 +1,247 @@
+"""Runs the blocks of a page as they stand, in their order, and compares what they print with what the page shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from psycopg.conninfo import conninfo_to_dict
+
+from pipeline.postgres.embedded import EmbeddedServer, wheel_bin_dir
+from tests.fixtures.postgres import MAJORS, Cluster, temporary_server
+from tests.pages.blocks import FencedBlock, PageMark, ShownCommand, commands, steps
+from tests.pages.output import difference
+from tests.pages.terminal import RunningProgram, TerminalSet
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60
+"""Seconds until a server is ready, or until a reader sees what was written before."""
+COMMAND_TIMEOUT = 300
+SHOP = """
+create table orders (id int generated always as identity primary key, total numeric(10, 2), paid bool default false);
+create table notes (text text);
+"""
+"""What the database `shop` has on a page that is about your own Postgres."""
+STATE = """
+select rolname from pg_roles union all select datname from pg_database
+union all select slot_name from pg_replication_slots union all select pubname from pg_publication order by 1
+"""
+_SERVE = re.compile(r"(\w+=\S+ )*pipeline serve\b(?!.* --help)")
+_ONLY_READS = re.compile(r"\bselect\b|\bpipeline (status|check|verify|consumers list|followers list)\b|\bcurl\b", re.I)
+_WRITES = re.compile(
+    r"\b(insert|update|delete|create|drop|alter|truncate|receive|acknowledge)\b| -X |--json|--data", re.I
+)
+_ASKS_FOR_A_PASSWORD = r"\password"
+"""psql reads it from the terminal itself; the Postgres of a test lets everyone in."""
+
+
+class PageError(AssertionError):
+    """A page that shows something else than what happens."""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """The programs that a page runs. `bin` is the folder of `pipeline` and `python`."""
+
+    bin: Path = field(default_factory=lambda: Path(sys.executable).parent)
+    wheel: Path | None = None
+    """What `pip install .` installs; None if `pip install` and `make demo` are left out."""
+    checkout: Path | None = None
+    """Where `make` runs."""
+
+
+@contextmanager
+def running(page: Path, installation: Installation) -> Iterator[PageRun]:
+    """A fresh folder for one page; everything that runs there ends with the block."""
+    with ExitStack() as stack:
+        work = Path(tempfile.mkdtemp(prefix="page-"))
+        stack.callback(_remove, work)
+        (work / "home").mkdir()
+        (work / "state").mkdir()
+        path = os.pathsep.join([str(installation.bin), os.environ["PATH"], str(wheel_bin_dir())])
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PIPELINE_", "PG", "PYTHON", "COLUMNS", "LINES"))
+        }
+        environment = {**kept, "PATH": path, "NO_COLOR": "1", "PAGER": "cat", "PGCONNECT_TIMEOUT": "10"}
+        terminals = TerminalSet(work / "home", environment, work / "state")
+        stack.callback(terminals.close)
+        yield PageRun(page, installation, terminals, stack)
+
+
+class PageRun:
+    """One page from its beginning to its end."""
+
+    def __init__(self, page: Path, installation: Installation, terminals: TerminalSet, stack: ExitStack) -> None:
+        self.left_out: list[str] = []
+        self._page, self._installation, self._terminals, self._stack = page, installation, terminals, stack
+        self._ports = {"12312": _free_port(), "50051": _free_port()}
+        terminals.environment |= {
+            "PIPELINE_HTTP_PORT": self._ports["12312"],
+            "PIPELINE_GRPC_PORT": self._ports["50051"],
+        }
+        self._own: Cluster | None = None
+        self._before: list[str] = []
+        self._printed = ""
+
+    def run(self) -> None:
+        """Run all steps; raise PageError at the first one that does not do what the page shows."""
+        for step in steps(self._page.read_text()):
+            try:
+                if isinstance(step, PageMark):
+                    self._obey(step)
+                else:
+                    self._run_block(step)
+            except PageError:
+                raise
+            except Exception as error:
+                raise PageError(f"{self._where(step.line)}: {type(error).__name__}: {error}") from error
+
+    def _where(self, line: int) -> str:
+        return f"{self._page.relative_to(ROOT)}:{line}"
+
+    def _obey(self, mark: PageMark) -> None:
+        if mark.kind == "terminal":
+            self._terminals.name = mark.value
+        elif mark.kind == "press":
+            self._printed = self._terminals.stop()
+        elif mark.kind == "check":
+            assert self._own is not None
+            if (now := _state(self._own)) != self._before:
+                raise PageError(f"{self._where(mark.line)}: left or missing: {set(now) ^ set(self._before)}")
+        elif mark.value == "own Postgres":
+            self._own = self._stack.enter_context(_own_postgres())
+            self._before = _state(self._own)
+            address = conninfo_to_dict(self._own.tcp_dsn("shop"))
+            self._terminals.environment |= {
+                "PGHOSTADDR": str(address["host"]),
+                "PGPORT": str(address["port"]),
+                "PGUSER": "me",
+            }
+        elif mark.value == "the example":
+            self._wait_ready(self._terminals.start("pipeline serve --example"), [])
+        else:
+            self._succeed(ShownCommand(mark.line, mark.value.removeprefix("$ "), []), {})
+
+    def _run_block(self, block: FencedBlock) -> None:
+        if "not run" in block.marks:
+            self.left_out.append(f"{self._where(block.line)}: {block.marks['not run']}")
+        elif block.file:
+            (self._terminals.folder / block.file).write_text(self._local(block.text))
+        elif block.language == "console":
+            found = commands(block)
+            for command in found:
+                self._type(command, block.marks if command is found[-1] else {"type": block.marks.get("type", "")})
+        elif block.language == "text" and block.follows:
+            if wrong := difference(block.text.splitlines(), self._printed):
+                raise PageError(f"{self._where(block.line)}: it printed something else:\n{wrong}")
+        elif line := self._program(block):
+            self._succeed(ShownCommand(block.line, line, []), block.marks)
+
+    def _program(self, block: FencedBlock) -> str | None:
+        file = f".block-{block.line}"
+        line = None
+        if block.language == "sql":
+            name = block.marks.get("in", "pipeline")
+            own = f"psql -d {'shop' if name == 'source' else name}"
+            line = f"{own if self._own else f'pipeline psql {name}'} -v ON_ERROR_STOP=1 -f"
+        elif block.language in ("python", "sh", "bash"):
+            line = "python" if block.language == "python" else "bash -eu"
+        if line:
+            (self._terminals.folder / file).write_text(self._local(block.text))
+        return f"{line} {self._terminals.folder / file}" if line else None
+
+    def _type(self, command: ShownCommand, marks: Mapping[str, str]) -> None:
+        if _ASKS_FOR_A_PASSWORD in command.text:
+            return
+        if command.text.startswith(("pip install", "make ")) and self._installation.wheel is None:
+            return
+        if "stays" in marks or _SERVE.match(command.text):
+            self._wait_ready(self._terminals.start(self._local(command.text)), command.shown, command.line)
+        else:
+            self._succeed(command, marks)
+
+    def _succeed(self, command: ShownCommand, marks: Mapping[str, str]) -> None:
+        """Run it until it prints what the page shows, if it only reads; else once."""
+        again = bool(_ONLY_READS.search(command.text)) and not _WRITES.search(command.text)
+        text, until = self._local(command.text), time.monotonic() + PATIENCE / 4
+        while True:
+            status, self._printed = self._terminals.run(text, marks.get("type"), COMMAND_TIMEOUT)
+            wrong = difference(command.shown, self._printed)
+            as_shown = status == int(marks.get("exits", 0))
+            if as_shown and wrong is None:
+                return
+            if not again or time.monotonic() > until:
+                said = wrong if as_shown else f"exit status {status}\n{self._printed}"
+                raise PageError(f"{self._where(command.line)}: $ {command.text}\n{said}\n{self._servers()}")
+            time.sleep(0.3)
+
+    def _wait_ready(self, program: RunningProgram, shown: list[str], line: int = 1) -> None:
+        """Wait until it has printed what the page shows; a server is ready, too."""
+        until = time.monotonic() + PATIENCE
+        wrong: str | None = "not ready"
+        while time.monotonic() < until and program.process.poll() is None:
+            wrong = difference([*shown, "…"] if shown else [], program.output())
+            if wrong is None and (not _SERVE.match(program.command) or self._is_ready()):
+                return
+            time.sleep(0.1)
+        raise PageError(f"{self._where(line)}: $ {program.command}\n{wrong}\n{program.output()}")
+
+    def _is_ready(self) -> bool:
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self._ports['12312']}/readyz", timeout=5):
+            return True
+        return False
+
+    def _local(self, text: str) -> str:
+        """The same text with free ports for the usual ones, the wheel for `.`, and a checkout for `make`."""
+        for port, free in self._ports.items():
+            text = text.replace(f":{port}", f":{free}")
+        if self._installation.wheel and text.startswith("pip install"):
+            text = re.sub(r"(?<=[ '\"])(\.|wal-pipeline-server)(?=$|[\[ '\"])", str(self._installation.wheel), text)
+            text = re.sub(r"^pip install", f"pip install --quiet --constraint {ROOT / 'constraints.txt'}", text)
+        if self._installation.checkout and text.startswith("make "):
+            text = f"make -C {self._installation.checkout} --no-print-directory {text.removeprefix('make ')}"
+        return text
+
+    def _servers(self) -> str:
+        return "\n".join(f"{each.command} printed:\n{each.output()}" for each in self._terminals.staying)
+
+
+@contextmanager
+def _own_postgres() -> Iterator[Cluster]:
+    """A Postgres with the administrator `me` and the database `shop`."""
+    with temporary_server(MAJORS[0]) as cluster:
+        with cluster.connect() as administrator:
+            administrator.execute("create role me superuser login")
+            administrator.execute("create database shop owner me")
+        with cluster.connect("shop") as shop:
+            shop.execute("set session authorization me")
+            shop.execute(SHOP)
+        yield cluster
+
+
+def _state(cluster: Cluster) -> list[str]:
+    with cluster.connect("shop") as connection:
+        return [name for (name,) in connection.execute(STATE).fetchall()]
+
+
+def _free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return str(probe.getsockname()[1])
+
+
+def _remove(work: Path) -> None:
+    for found in work.glob("**/.s.PGSQL.*[0-9]"):
+        EmbeddedServer(found.parent, port=int(found.suffix[1:])).stop("immediate")
+    shutil.rmtree(work, ignore_errors=True)
