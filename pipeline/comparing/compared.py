@@ -75,10 +75,10 @@ def read(source: Connection, pipeline: Connection, stored: ReplicationSource, oi
     made = list(stored.publications.values())
     found = introspection.describe_current(source, oid, stored.slot, publications, made, columns or [], joined=True)
     if found is None or not relations:
-        raise NotComparableError("it no longer exists, or is not published")
+        raise NotComparableError("the table no longer exists, or is not published")
     version = found.version
     if not version.key_columns or version.unique_in_root is False:
-        raise NotComparableError("it has no key that tells its rows apart")
+        raise NotComparableError("the table has no key that identifies its rows")
     last = _last(pipeline, stored, oid)
     named = tuple(replace(column, names=_names(column, last, oid)) for column in version.columns)
     by_name = {column.name: column for column in named}

@@ -210,7 +210,7 @@ class LogState:
         upto = self._heads()
         values = self._parts_of_statement(self._read_upto, upto)
         if self._connection.execute(sql.SQL("{}").format(values["truncated"])).fetchone():
-            raise TableTruncatedError("it was truncated during the comparison")
+            raise TableTruncatedError("the table was truncated during the comparison")
         self._connection.execute(
             sql.SQL(statement("comparing", "add_changes")).format(
                 **values,

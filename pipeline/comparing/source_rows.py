@@ -21,7 +21,7 @@ from pipeline.postgres.queries import statement
 from pipeline.postgres.session_settings import SNAPSHOT
 
 LOCK_TIMEOUT = "2s"
-_ALTERED = "it was altered while it was compared; run it again"
+_ALTERED = "the table was altered while it was compared; run the command again"
 Bounds = tuple[Key | None, Key | None]
 """A range of keys: after the first one and up to the second one; None: no bound."""
 _REPLAYED_POSITION = "select (pg_catalog.pg_last_wal_replay_lsn() - '0/0')::pg_catalog.int8"

@@ -12,7 +12,7 @@ from pipeline.postgres.queries import statement
 
 @dataclass(frozen=True)
 class BacklogAdoption:
-    """The tables that wait. `from_seq`: a worker writes tables from this seq on; None if no worker does.
+    """The tables that wait. `from_seq`: the first seq for which a worker now writes a table; None if no worker does.
 
     `held_by`: the session that blocks them.
     """
@@ -24,5 +24,5 @@ class BacklogAdoption:
 
 
 def read(connection: Connection, source: uuid.UUID) -> BacklogAdoption | None:
-    """Read the waiting tables of a source; None if no worker writes tables and none wait."""
+    """Read the waiting tables of a source; None if no table waits and no worker writes one."""
     return queries.one(connection, BacklogAdoption, statement("operate", "adoption"), {"source": source})

@@ -26,7 +26,7 @@ def router(config: Config, server: str) -> APIRouter:
 
     @routes.get("/healthz", response_class=PlainTextResponse, summary="Alive")
     async def healthz() -> str:
-        """This process answers, whatever its threads wait for. Needs no token."""
+        """Answers as long as this process lives, even if its threads wait. Needs no token."""
         return "ok\n"
 
     @routes.get(
@@ -39,10 +39,10 @@ def router(config: Config, server: str) -> APIRouter:
         },
     )
     async def readyz(role: readiness.Role | None = None) -> JSONResponse:
-        """200 when this server writes the log; else 503 and why, naming the server that does. Needs no token.
+        """200 if this server writes the log; else 503 with the reason and the server that does. Needs no token.
 
-        With `role` that role is judged, whichever server runs it; `api` is ready on a server that stands by too.
-        The answer may be a second old.
+        With `role`, only this role is checked, on whichever server runs it; `api` is ready even on a server that stands
+        by. The answer may be a second old.
         """
         found = await looks[role].result()
         return JSONResponse({"ready": not found.reasons, **vars(found)}, status_code=503 if found.reasons else 200)
@@ -54,7 +54,7 @@ def router(config: Config, server: str) -> APIRouter:
         responses=problems.documented(),
     )
     def all_metrics() -> Response:
-        """Computed from the databases now; 503 when the pipeline database does not answer."""
+        """The metrics, computed from the databases for each request; 503 if the pipeline database does not answer."""
         now = status.collect(config, 2.2 * readiness.LOOK_SECONDS)  # includes reading the source
         reasons = [*readiness.elsewhere(now.roles, server), *now.reasons]
         return Response(metrics.render(replace(now, reasons=reasons)), media_type=CONTENT_TYPE_LATEST)

@@ -24,13 +24,13 @@ from pipeline.wires.pgdeltastream import metrics
 from pipeline.wires.walstream import walstream_metrics
 
 _GAUGES: dict[str, tuple[str, str]] = {
-    "source_lsn_bytes": ("source_lsn", "How far the source has written, in bytes of WAL."),
-    "confirmed_lsn_bytes": ("confirmed_lsn", "Up to where the slot is confirmed."),
-    "staged_lsn_bytes": ("staged_lsn", "Up to where changes are staged."),
-    "shuffled_lsn_bytes": ("shuffled_lsn", "The last transaction in the events table."),
-    "slot_retained_bytes": ("retained_bytes", "WAL that the source keeps for the slot."),
+    "source_lsn_bytes": ("source_lsn", "The source's end of WAL, as a number of bytes."),
+    "confirmed_lsn_bytes": ("confirmed_lsn", "The LSN up to which the slot is confirmed."),
+    "staged_lsn_bytes": ("staged_lsn", "The LSN up to which changes are staged."),
+    "shuffled_lsn_bytes": ("shuffled_lsn", "The LSN of the last transaction in the events table."),
+    "slot_retained_bytes": ("retained_bytes", "Bytes of WAL that the source keeps for the slot."),
     "last_seq": ("last_seq", "Newest seq in the events table."),
-    "open_transaction_changes": ("open_changes", "Changes staged of a transaction that has not ended yet."),
+    "open_transaction_changes": ("open_changes", "Staged changes of a transaction that has not ended yet."),
 }
 _COUNTERS: dict[str, tuple[str, str]] = {
     "staged_changes": ("staged_changes", "Changes staged since the first start."),
@@ -67,11 +67,13 @@ class _Snapshot(Collector):
         yield from _failed_schedules(self._status.failed_schedules)
         yield GaugeMetricFamily("pipeline_ready", "1 while replicating.", value=float(self._status.replicating))
         yield GaugeMetricFamily(
-            "pipeline_tables_not_captured", "Tables not captured in full.", value=len(self._status.not_captured)
+            "pipeline_tables_not_captured",
+            "Tables of which some changes are not captured.",
+            value=len(self._status.not_captured),
         )
         yield GaugeMetricFamily(
             "pipeline_tables_rewritten",
-            "Tables rewritten without events, unsettled.",
+            "Tables that were rewritten without events, and not compared with the log since.",
             value=len(self._status.rewritten),
         )
         yield from _of_jobs(self._status)
@@ -87,7 +89,9 @@ class _Snapshot(Collector):
 
 def _failed_schedules(found: Mapping[str, str]) -> Iterator[Metric]:
     """The schedules that failed when they last ran."""
-    family = GaugeMetricFamily("pipeline_schedule_failed", "1 if it failed when it last ran.", labels=["schedule"])
+    family = GaugeMetricFamily(
+        "pipeline_schedule_failed", "1 if the schedule failed when it last ran.", labels=["schedule"]
+    )
     for name in found:
         family.add_metric([name], 1.0)
     if family.samples:
@@ -122,8 +126,8 @@ def _parts(found: Sequence[BacklogPart]) -> Iterator[Metric]:
     """The plan of a catch-up; 0 parts when none is running."""
     yield GaugeMetricFamily("pipeline_catchup_parts", "Parts in which a backlog is read now.", value=len(found))
     for name, attribute, text in (
-        ("position_lsn_bytes", "position", "Up to where the part is staged."),
-        ("left_bytes", "left_bytes", "WAL of the part that is not staged yet; the last part has no end."),
+        ("position_lsn_bytes", "position", "The LSN up to which the part is staged."),
+        ("left_bytes", "left_bytes", "Bytes of WAL of the part that are not staged yet; the last part has no end."),
         ("reached", "reached", "1 when everything before the part is staged."),
     ):
         family = GaugeMetricFamily(f"pipeline_catchup_part_{name}", text, labels=["worker"])
@@ -137,7 +141,7 @@ def _parts(found: Sequence[BacklogPart]) -> Iterator[Metric]:
 def _tables(found: Sequence[KnownTable]) -> Iterator[Metric]:
     """The newest seq of each events table, and the number of events written to it."""
     newest = GaugeMetricFamily("pipeline_events_table_last_seq", "Newest seq of an events table.", labels=["table"])
-    events = CounterMetricFamily("pipeline_events_table_events", "Events written to it.", labels=["table"])
+    events = CounterMetricFamily("pipeline_events_table_events", "Events written to an events table.", labels=["table"])
     for each in found:
         newest.add_metric([each.name], float(each.last_seq or 0))
         events.add_metric([each.name], float(each.events))
@@ -147,7 +151,7 @@ def _tables(found: Sequence[KnownTable]) -> Iterator[Metric]:
 
 def _ways(found: Sequence[WayCount]) -> Iterator[Metric]:
     """The number of changes by the way that they took into the log."""
-    text = "Changes by the way that they took into the log, and why not the shortest one."
+    text = "Changes by the way that they took into the log, and why they did not take the shortest way."
     family = CounterMetricFamily("pipeline_way_changes", text, labels=["way", "reason"])
     for each in found:
         family.add_metric([each.way, each.reason], float(each.changes))
@@ -161,7 +165,11 @@ def _consumers(found: Sequence[ConsumerStatus]) -> Iterator[Metric]:
         ("in_flight", "in_flight", "Items that are delivered and neither acknowledged nor expired."),
         ("dead", "dead", "Items that were delivered too often."),
         ("oldest_pending_seconds", "oldest_pending_seconds", "Age of the change that has waited longest."),
-        ("position_seq", "position", "Cursor: the last seq acknowledged; records: the seq after which it began."),
+        (
+            "position_seq",
+            "position",
+            "For a cursor: the last acknowledged seq; for records: the seq after which the consumer began.",
+        ),
         ("lag_seqs", "lag", "Seqs from the consumer's position in the log to the newest event."),
     ):
         family = GaugeMetricFamily(f"pipeline_consumer_{name}", text, labels=["consumer"])
@@ -170,7 +178,7 @@ def _consumers(found: Sequence[ConsumerStatus]) -> Iterator[Metric]:
                 family.add_metric([each.name], float(value))
         if family.samples:
             yield family
-    text = "1 for the events table that a consumer reads, where it is not the default one."
+    text = "1 for the events table that a consumer reads, if it is not the default table."
     reads = GaugeMetricFamily("pipeline_consumer_reads", text, labels=["consumer", "table"])
     for each in found:
         if each.events_table is not None:
@@ -180,7 +188,7 @@ def _consumers(found: Sequence[ConsumerStatus]) -> Iterator[Metric]:
 
 
 def _dead_letters(counts: Mapping[str, int]) -> Iterator[Metric]:
-    """Dead letters by state; nothing when there are no counts."""
+    """Dead letters by state; no metric if there are no counts."""
     family = GaugeMetricFamily(
         "pipeline_dead_letters", "Changes that could not be written, by state.", labels=["state"]
     )
@@ -196,7 +204,7 @@ def _exports(now: ExportStatus) -> Iterator[Metric]:
     failed = None if now.last_run is None else float(now.last_run.state == "failed")
     for name, text, value in (
         ("exported_seq", "Everything up to this seq is in the lake.", now.exported_seq),
-        ("behind_seqs", "Seqs from the last exported to the newest.", now.behind_seqs),
+        ("behind_seqs", "Seqs from the last exported one to the newest.", now.behind_seqs),
         ("last_success_timestamp_seconds", "When the last successful export ended.", success),
         ("failed", "1 when the last export run failed.", failed),
     ):
@@ -207,7 +215,9 @@ def _exports(now: ExportStatus) -> Iterator[Metric]:
 def _snapshots(now: SnapshotStatus) -> Iterator[Metric]:
     """Captured tables by state, and the progress of each running backfill."""
     tables = GaugeMetricFamily(
-        "pipeline_snapshot_tables", "Captured tables by state; complete: whole in the log.", labels=["state"]
+        "pipeline_snapshot_tables",
+        "Captured tables by state; complete: the log has all of the table.",
+        labels=["state"],
     )
     for state, number in now.tables.items():
         tables.add_metric([state], float(number))
@@ -215,7 +225,7 @@ def _snapshots(now: SnapshotStatus) -> Iterator[Metric]:
         yield tables
     for name, attribute, text in (
         ("ranges_done", "ranges_done", "Ranges whose rows are events."),
-        ("ranges", "ranges_all", "Ranges in all; 0 before it is planned."),
+        ("ranges", "ranges_all", "All ranges of the backfill; 0 before it is planned."),
         ("rows", "rows", "Rows that became events."),
     ):
         family = GaugeMetricFamily(f"pipeline_backfill_{name}", text, labels=["backfill", "table", "kind"])
@@ -229,11 +239,11 @@ def _verification(last: StoredVerification) -> Iterator[Metric]:
     """The result of the last content verification."""
     for name, text, value in (
         ("finished_timestamp_seconds", "When the log was last compared with the source.", last.finished_at.timestamp()),
-        ("rows", "Rows that were compared then.", last.rows),
-        ("differing_rows", "Rows that differed then.", last.differing),
-        ("unknown_rows", "Rows of which the log cannot say everything.", last.unknown),
+        ("rows", "Rows of the source that were compared in the last verification.", last.rows),
+        ("differing_rows", "Rows that differed in the last verification.", last.differing),
+        ("unknown_rows", "Rows of which the log lacks some values.", last.unknown),
         ("refused_tables", "Tables that could not be compared.", last.tables_refused),
-        ("through_lsn_bytes", "Everything that committed before it was compared.", last.verified_through),
+        ("through_lsn_bytes", "The LSN before which every commit was compared.", last.verified_through),
     ):
         if value is not None:
             yield GaugeMetricFamily(f"pipeline_verification_{name}", text, value=value)
@@ -243,7 +253,7 @@ def _retention(now: RetentionStatus) -> Iterator[Metric]:
     """The dropped events, the size of the log, and the readers that hold old events."""
     oldest = now.oldest_at.timestamp() if now.oldest_at else None
     for name, text, value in (
-        ("dropped_below_seq", "Every event with a smaller seq was dropped.", now.dropped_below),
+        ("dropped_below_seq", "The first kept seq: every event with a smaller seq was dropped.", now.dropped_below),
         ("log_bytes", "Bytes that the events table takes on disk.", now.bytes or None),
         ("oldest_timestamp_seconds", "When the oldest event of the log arrived.", oldest),
     ):
@@ -260,12 +270,14 @@ def _retention(now: RetentionStatus) -> Iterator[Metric]:
 
 
 def collect_lag(status: PipelineStatus) -> Iterator[Metric]:
-    """Two families of lag: without a label, behind the events table; with the label `stage`, behind that stage."""
+    """The lag in two forms: without a label, that of the events table; with the label `stage`, that of the stage."""
     size = GaugeMetricFamily(
         "pipeline_lag_bytes", "WAL of the source that is not in the events table yet; by stage.", labels=["stage"]
     )
     seconds = GaugeMetricFamily(
-        "pipeline_lag_seconds", "Age of what is not in the events table yet, 0 when it is; by stage.", labels=["stage"]
+        "pipeline_lag_seconds",
+        "Age of the oldest change that is not in the events table yet, 0 if all are; by stage.",
+        labels=["stage"],
     )
     if status.lag_bytes is not None:
         size.add_metric([], status.lag_bytes)
@@ -279,7 +291,9 @@ def collect_lag(status: PipelineStatus) -> Iterator[Metric]:
         seconds.add_metric(["shuffled"], status.lag_seconds)  # alerts need the lag even if the source does not answer
     yield from (family for family in (size, seconds) if family.samples)
     if status.lag:
-        limited = GaugeMetricFamily("pipeline_lag_limited_by", "1 for the part that limits.", labels=["part"])
+        limited = GaugeMetricFamily(
+            "pipeline_lag_limited_by", "1 for the part that is the main cause of lag.", labels=["part"]
+        )
         for part in PARTS:
             limited.add_metric([part], float(part == status.lag.limits[0].part))
         yield limited

@@ -1,4 +1,7 @@
-"""Judge if a server does its work, for `/readyz` and health checks; answers in time, whatever hangs."""
+"""Judge if a server does its work, for `/readyz` and health checks.
+
+The answer comes in time even if a database hangs.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from pipeline.postgres.role_locks import RoleState
 
 Role = Literal["snapshot", "replication", "shuffle", "schedule", "followers", "api"]
 LOOK_SECONDS = 2.0
-"""Seconds that a database has to accept a connection, and again to answer."""
+"""Seconds that a database has to accept a connection, and then again to answer a query."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class ReadinessReport:
 
 
 def look(config: Config, server: str, role: Role | None = None) -> ReadinessReport:
-    """Judge this server, or the given role of any server.
+    """Judge if this server is ready, or the given role on whichever server runs it.
 
     The api role is ready if it can read the log, also on a server that stands by.
     """

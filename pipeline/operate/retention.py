@@ -25,7 +25,7 @@ from pipeline.postgres.queries import statement
 _NOBODY = 2**63 - 1
 _LOCK = 1_817_104_724
 MOMENTS = 2.0
-"""Seconds that a drop may take before a session is reported to hold it."""
+"""Seconds that a drop may take before a session is reported to delay it."""
 _LOG_SIZE = """\
 select coalesce(sum(pg_total_relation_size(t.relid)), pg_total_relation_size(%(table)s::regclass))::bigint
 from pg_partition_tree(%(table)s::regclass) t
@@ -71,7 +71,7 @@ class RetentionStatus:
     due: datetime | None = None
     held_by: list[EventHolder] = field(default_factory=list)
     beside: list[RetentionStatus] = field(default_factory=list)
-    """For the default table: the status of each of the other tables."""
+    """The status of each other table; only set in the status of the default table."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class RetentionOutcome:
 
 
 def read(config: Config, connection: Connection) -> RetentionStatus | None:
-    """Read the status now; None if nothing is dropped and nothing ever was."""
+    """Read the status; None if retention is off and has never dropped an event."""
     table = EventsTable.parse(config.events_table)
     known = policy.dropped(connection, table)
     keep = config.retention_seconds
@@ -128,7 +128,9 @@ def lacking(connection: Connection, config: Config, directory: str) -> LaggingRe
 def release_lake(connection: Connection, directory: str) -> None:
     """Make retention stop waiting for exports to this folder. Raises ConfigError for an unknown folder."""
     if connection.execute(statement("operate", "release_lake"), {"directory": directory}).fetchone() is None:
-        raise ConfigError(f"no lake in {directory} holds any events; `pipeline retention --dry-run` shows what does")
+        raise ConfigError(
+            f"no lake in {directory} prevents the drop of events; `pipeline retention --dry-run` shows which readers do"
+        )
 
 
 def _written(config: Config, connection: Connection) -> list[EventsTable]:
@@ -166,7 +168,7 @@ def _drop(
 
 
 def _record(config: Config, connection: Connection, table: EventsTable, partition: EventsPartition) -> bool:
-    """Record that the partition is being dropped; False if a reader that needs it has just appeared."""
+    """Record that the partition is being dropped; return False if a new reader needs it."""
     before = policy.dropped(connection, table)
     policy.record(connection, table, partition.upper, partition)
     if partition.upper - 1 <= _needed_after(config, connection, table):
@@ -177,7 +179,7 @@ def _record(config: Config, connection: Connection, table: EventsTable, partitio
 
 @contextmanager
 def _alone(connection: Connection, table: EventsTable) -> Iterator[None]:
-    """Lock the table against other retention runs; the lock is released with the connection, if not before."""
+    """Lock the table against other retention runs, at the latest until the connection ends."""
     values = (_LOCK, str(table))
     if not (queries.value(connection, "select pg_try_advisory_lock(%s, hashtext(%s))", values)):
         raise RetentionBusyError("retention is already running; try again when it has ended")

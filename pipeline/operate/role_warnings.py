@@ -1,4 +1,4 @@
-"""Warnings of `status` about roles at the source and at followers, with too many rights or too few to read a table."""
+"""Warnings of `status` about roles at the source and at followers: too many rights, or too few to read a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the routes in force, the earlier ones and where each began, and the events tables with their counts."""
+"""Read the current routes, the earlier ones with the position where each began, and the events tables with counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from pipeline.wal import lsn
 
 @dataclass(frozen=True)
 class RoutesVersion:
-    """Routes for the transactions of an epoch after `after_lsn`, until the next version. `events_table`: the default.
+    """The routes for transactions of an epoch that commit after `after_lsn`, until the next version.
+
+    `events_table`: the default.
 
     `first_seqs`: for each events table, the first seq to which the routes applied.
     """

@@ -1,4 +1,4 @@
-"""Find the owner of each slot of the source: this server, its reading of a backlog, a client's session, or another."""
+"""Find the owner of each slot of the source: this server, its catch-up, a client's session, or another program."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sessions(
 ) -> dict[str, StoredSession]:
     """The sessions of this source and cluster, by slot; without sessions whose slot was created by another user.
 
-    `found`: the source's slots, read before the call: a session's confirmed position is stored before the slot's.
+    `found`: the source's slots. Read them before the call, because a session's position is stored before its slot's.
     """
     try:
         stored = sources.find_in_any(pipeline, source_id)

@@ -51,7 +51,7 @@ from pipeline.wires.walstream import status as walstream_status
 from pipeline.wires.walstream.status import WalstreamStatus
 
 IDLE_BYTES = 1_000_000
-"""If the source is ahead of us by no more than this, and nothing staged waits, we count as caught up."""
+"""The server counts as caught up if the source is at most this many bytes ahead and no staged change waits."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class PipelineProgress:
 class PipelineStatus:
     """The whole status. `reasons`: why the server is not replicating; empty if it is. `lag_seconds` 0: caught up.
 
-    `warnings`: users that are or can become superusers while they read tables of other roles, and tables whose reading
-    failed and that the reading role may not read.
+    `warnings`: one line for each user that reads tables of other roles and is or can become a superuser, and for each
+    table whose reading failed because the reading role lacks rights.
 
     Text, JSON, metrics and exit status all say `replicating`.
     """
@@ -131,8 +131,8 @@ class PipelineStatus:
 def collect(config: Config, patience: float = 60.0) -> PipelineStatus:
     """Read the status now.
 
-    Raises DatabaseUnavailableError only for the pipeline database; an unavailable source is a reason. `patience`:
-    seconds that the pipeline database has to answer, once it has accepted the connection.
+    Raises DatabaseUnavailableError only for the pipeline database; an unavailable source is listed in `reasons`.
+    `patience`: seconds that the pipeline database has to answer, once it has accepted the connection.
     """
     with connections.answering(
         config.database, "pipeline database", patience, name="pipeline status", for_command=True
@@ -196,11 +196,11 @@ def read(config: Config, connection: Connection) -> PipelineStatus:
 def _read(
     config: Config, connection: Connection
 ) -> tuple[PipelineStatus, SourceReading | PipelineError, StoredPositions | None]:
-    """The status, the reading of the source or why it does not answer, and the positions of our database."""
+    """The status; the state of the source, or the error why it does not answer; and the positions of our database."""
     revision = migrations.current_revision(connection)
     if revision is None:
         starts = role_locks.server_starts(connection, "replication")
-        remedy = "a server that has just started does that" if starts else "start `pipeline serve`"
+        remedy = "a server has just started and will migrate it" if starts else "start `pipeline serve`"
         problem = PipelineError(f"the pipeline database was never migrated; {remedy}")
         return PipelineStatus(reasons=[str(problem)]), problem, None
     stored = sources.find(connection, config.source_id)

@@ -1,4 +1,4 @@
-"""Users of the server that are or can become superusers, while a captured table belongs to another role.
+"""Finds users of the server that are or can become superusers and read captured tables of other roles.
 
 Postgres runs functions of a table's owner in sessions that read the table: see `pipeline.postgres.reading_session`.
 Such a function has the rights of the session's user.
@@ -54,7 +54,7 @@ class SuperuserRisk:
 
     @property
     def text(self) -> str:
-        """The warning in one line."""
+        """The warning, in one line."""
         where = "at the source" if self.follower is None else f'of follower "{self.follower}"'
         return (
             f'user "{self.user}" {where} {self.how}, and {self.table.name} belongs to "{self.table.owner}": code of '
@@ -63,7 +63,7 @@ class SuperuserRisk:
 
     @property
     def remedy(self) -> str:
-        """The remedy."""
+        """The remedy for the warning."""
         return REMEDY if self.follower is None else FOLLOWER_REMEDY
 
 
@@ -122,7 +122,7 @@ def reading_user(config: Config, source: Connection) -> str:
 
 
 def reach(connection: Connection) -> str | None:
-    """Describe how the session's user is a superuser or can become one; None if that user cannot."""
+    """Describe why the session's user is a superuser or how that user can become one; None if neither."""
     row = connection.execute(statement("operate", "superuser_reach")).fetchone()
     return str(row[0]) if row else None
 

@@ -28,7 +28,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.snapshots import start
 from pipeline.wal import lsn
 
-_ALTERED = "it was altered while it was compared; run it again"
+_ALTERED = "the table was altered while it was compared; run the command again"
 SHOWN = 100
 """The most differing rows of a table that are named; all are counted."""
 OnStep = Callable[[str, int], None]

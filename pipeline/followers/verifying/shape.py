@@ -75,7 +75,7 @@ class SideForm:
         """Raise NotComparableError if the form was altered. The transaction must have locked the relations."""
         key = [each.name for each in self.key.columns] if self.key else []
         if _form(connection, self.names, self.relation, key) != self:
-            raise NotComparableError("it was altered while it was compared; run it again")
+            raise NotComparableError("the table was altered while it was compared; run the command again")
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,15 @@ _UP_TO_DATE = LagLimit("nothing", "nothing: the log is up to date")
 
 
 def missing_source(reasons: Sequence[str], *, starts: bool) -> LagLimit:
-    """The limit before the first position is stored. `starts`: a server is running and will hold the role."""
+    """The cause of lag before replication has stored its first position.
+
+    `starts`: a server is running and will replicate.
+    """
     return LagLimit("worker", "; ".join(reasons) or "nothing has been staged yet", _STARTS if starts else _START)
 
 
 def limits(facts: LagFacts, stages: Sequence[LagStage]) -> list[LagLimit]:
-    """The parts that delay changes: parts before the log, the slowest first, then the log's readers; never empty."""
+    """The parts that delay changes: those before the log, the slowest first, then the log's readers; never empty."""
     by_name = {stage.stage: stage for stage in stages}
     late = (by_name["staged"].behind_seconds or 0.0, by_name["shuffled"].own_seconds or 0.0)
     found = [
@@ -49,7 +52,7 @@ def _before_staging(facts: LagFacts, stages: Mapping[str, LagStage]) -> LagLimit
 
 
 def _down(facts: LagFacts, part: Part, role: str) -> LagLimit | None:
-    """The limit if the role does not run, or reports why it waits."""
+    """The cause of lag if a role does not run, or reports why it waits."""
     reason = next((reason for reason in facts.reasons if reason.startswith(role)), None)
     if reason is None:
         return None
@@ -103,11 +106,13 @@ def _busy(facts: LagFacts) -> LagLimit | None:
     if moved.starved >= _MOSTLY:
         return None
     if moved.blocked >= _MOSTLY:
-        return _slow_staging(f"the worker waited for it {moved.blocked:.0%} of the last seconds")
+        return _slow_staging(
+            f"the worker waited for the pipeline database during {moved.blocked:.0%} of the last seconds"
+        )
     return LagLimit(
         "worker",
-        f"the worker: the source had more for it {1 - moved.starved:.0%} of the last seconds, and staging kept up; "
-        "it uses its CPU fully",
+        f"the worker: during {1 - moved.starved:.0%} of the last seconds the source had more changes for it, and "
+        "staging kept up; so its CPU is the limit",
         "give it a faster or unshared core, or publish fewer columns or tables",
     )
 
@@ -121,26 +126,27 @@ def _slow_staging(why: str) -> LagLimit:
 
 
 def _slowest(facts: LagFacts, stages: Mapping[str, LagStage]) -> LagLimit:
-    """The stage that takes most time: the limit if the worker is connected and not busy."""
+    """The stage that takes most time. It is the cause of lag if the worker is connected and not busy."""
     shares = {name: stages[name].own_seconds or 0.0 for name in ("decoded", "received", "staged") if name in stages}
     slowest = max(shares, key=lambda name: shares[name])
     if len(shares) == 1:
         return LagLimit(
             "staging",
             "decoding, network or staging: without pg_read_all_stats this user may not see how far the walsender is",
-            "grant pg_read_all_stats to this user at the source, and look again",
+            "grant pg_read_all_stats to this user at the source, and run this command again",
         )
     if slowest == "staged":
-        return _slow_staging("what the worker has received waits to be stored")
+        return _slow_staging("changes that the worker has received wait to be stored")
     sending = facts.moved.sending if (facts.moved.load_age or _FRESH) < _FRESH else None
     blocked = facts.at.wait_event == "WalSenderWriteData"
     # A walsender that skips WAL without changes for us is ahead of the worker, although it sent nothing: it decodes.
     unreceived = slowest == "received" and not model.is_late(shares["decoded"])
     if unreceived or (blocked if sending is None else sending >= _MOSTLY):
-        waits = f"; its walsender (pid {facts.at.sender}) waits to send on" if blocked else ""
+        waits = f"; its walsender (pid {facts.at.sender}) waits until it can send more" if blocked else ""
         return LagLimit(
             "network",
-            "the network: the source has sent what the worker, which waits for it, has not received" + waits,
+            "the network: the source has sent changes that the worker, which is waiting for them, has not received"
+            + waits,
             "check the connection between source and worker: bandwidth, packet loss, a proxy in between",
         )
     return _decoding(facts)

@@ -33,15 +33,17 @@ from pipeline.wires.pgdeltastream.sessions.store import StoredSession
 
 T = TypeVar("T")
 SOURCE_SECONDS = 2.0
-"""Seconds that the source has to accept a connection, and again to answer."""
+"""Seconds that the source has to accept a connection, and then again to answer a query."""
 
 
 @dataclass(frozen=True)
 class AtSource:
-    """The source's WAL and our walsender. LSNs are integers; `sent` to `staged` are None if we may not see them.
+    """The source's WAL and our walsender.
 
-    `read_at` is by the source's clock. `sender`: pid of the slot's walsender. `sampled`: a sampler stores when the
-    source writes which LSN.
+    LSNs are integers; those from `sent` to `staged` are None if this user may not see them.
+
+    `read_at` is by the source's clock. `sender`: pid of the slot's walsender. `sampled`: True if a sampler runs, which
+    stores LSNs with the time at which the source wrote them.
     """
 
     written: int
@@ -123,10 +125,12 @@ class RoleSession:
 
 @dataclass(frozen=True)
 class LagFacts:
-    """All facts that explain the lag. `around`: samples next to each LSN; `spilled`: bytes in about the last minute.
+    """All facts that explain the lag.
+
+    `around`: the stored samples next to each LSN; `spilled`: bytes in the last minute.
 
     `reasons`: why the roles do not run, as in `status`; `starts`: a server is running and will hold the roles.
-    `applier`: what the applier of the farthest follower does, if that follower is late for no other known reason.
+    `applier`: the activity of the applier of the farthest follower, if that follower is late for no other known reason.
     """
 
     at: AtSource

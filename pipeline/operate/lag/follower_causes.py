@@ -29,7 +29,7 @@ def limit(facts: LagFacts, stages: Mapping[str, LagStage]) -> LagLimit | None:
     others = len({each.name for each in found}) - 1
     why, remedy = _why(first, facts.applier)
     text = f'follower "{first.name}" is farthest behind: the first of {behind} is {age} old; {why}'
-    return LagLimit("follower", text + (f"; {others} more do not go on" if others else ""), remedy)
+    return LagLimit("follower", text + (f"; {others} more followers do not advance" if others else ""), remedy)
 
 
 def _why(late: FollowerStatus, seen: ApplierActivity | None) -> tuple[str, str]:
@@ -47,17 +47,17 @@ def _why(late: FollowerStatus, seen: ApplierActivity | None) -> tuple[str, str]:
             )
         case "computing":
             return (
-                "its server's CPU is busy with what is applied",
+                "its server's CPU is busy with the changes that are applied",
                 "give it a faster or unshared core; drop indexes and triggers that are not needed there",
             )
         case "waiting":
             return f"its server waits for {seen.text}", "check that server: its disk, its CPU, a synchronous standby"
         case "idle":
             return (
-                "its server waits for its applier, and that for CPU, or what the pipeline database makes of the log",
+                "its server waits for its applier, and the applier for CPU, or for events from the pipeline database",
                 "check the CPU of the machine of `pipeline serve`, and of the pipeline database",
             )
         case "absent":
             return "its applier is not connected", see
         case "unknown":
-            return f"what it waits for cannot be seen: {seen.text}", see
+            return f"the reason for its wait cannot be read: {seen.text}", see

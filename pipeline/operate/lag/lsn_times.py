@@ -23,9 +23,10 @@ class NearestSamples:
 
 
 def written_at(around: NearestSamples | None, end: int, now: datetime, *, sampled: bool) -> datetime | None:
-    """The time when the WAL after the LSN was written; None if unknown. `end`: the end of WAL at `now`.
+    """The time at which the WAL after the LSN was written; None if unknown. `end`: the end of WAL at `now`.
 
-    For an LSN before the oldest sample: the time of that sample, though it may have been written any time before.
+    For an LSN before the oldest sample: the time of that sample, although the WAL may have been written at any time
+    before that.
     """
     if around is None or (around.below is None and around.above is None):
         return None

@@ -28,7 +28,7 @@ Part = Literal[
 
 PARTS: tuple[Part, ...] = get_args(Part)
 LATE_SECONDS = 2 * BEAT_SECONDS
-"""Changes that arrive within this many seconds are not late: samples and reports are one second apart, beats two."""
+"""Changes that arrive within this many seconds are not late: two intervals between the signs of life of roles."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def limits(facts: LagFacts, stages: Mapping[str, LagStage]) -> Iterator[LagLimit
 def held_beyond(at: AtSource) -> list[int]:
     """An LSN before which the transaction that keeps WAL began, as a list; empty if the source keeps little WAL.
 
-    The slot's restart_lsn is no better: it is the last record of running transactions before that transaction began.
+    The slot's restart_lsn would be no better: it is the last record of running transactions before this transaction.
     """
     if at.restart is None or at.confirmed is None or at.confirmed - at.restart < HELD_BYTES:
         return []
@@ -90,7 +90,7 @@ def _between_runs(schedule: str) -> float:
 
 
 def _transaction(facts: LagFacts) -> LagLimit | None:
-    """The transaction that makes the source keep WAL that we have already confirmed."""
+    """The transaction because of which the source keeps WAL that the server has already confirmed."""
     at, holder = facts.at, facts.holder
     beyond = held_beyond(at)
     if holder is None or not beyond:

@@ -21,7 +21,7 @@ from pipeline.postgres import role_locks
 from pipeline.postgres.connections import Connection
 
 FOLLOWER_SECONDS = 2.0
-"""Seconds that the follower that is farthest behind has to accept a connection, and again to answer."""
+"""Seconds that the farthest follower has to accept a connection, and then again to answer a query."""
 
 
 def measure(
@@ -124,7 +124,7 @@ def _late(facts: LagFacts, position: int) -> float | None:
 
 
 def _is_perhaps_idle(facts: LagFacts, position: int, seconds: float) -> bool:
-    """True if the WAL after the position may hold nothing for us; only for a user who may not see walsenders.
+    """True if the WAL after the position may have no changes for us; only for a user who may not see walsenders.
 
     An idle worker reports its position to its walsender at once, but stores it only now and then.
     """
@@ -135,7 +135,7 @@ def _is_perhaps_idle(facts: LagFacts, position: int, seconds: float) -> bool:
 
 
 def _taken(facts: LagFacts, shuffled: LagStage, name: str, of_kind: Callable[[str], bool]) -> LagStage:
-    """A stage of the log's readers: the position of the reader that lags most."""
+    """One stage for all readers of one kind: the position of the reader that lags most."""
     waiting = [each for each in facts.readers if of_kind(each.kind)]
     first = min(waiting, key=lambda each: each.committed_at, default=None)
     if first is None:
@@ -155,7 +155,10 @@ def _stage(facts: LagFacts, before: LagStage | None, name: str, position: int, l
 
 
 def _is_known(before: LagStage, position: int) -> bool:
-    """True if a stage's own lag is known: its whole lag, if only the lag of the idle worker before it is unknown."""
+    """True if the lag that a stage adds is known.
+
+    If only the lag of the idle worker before it is unknown, all lag is its own.
+    """
     return before.behind_seconds is not None or position < before.lsn
 
 

@@ -44,7 +44,9 @@ select exists (
 """
 """True if a program on the machine of this session has a session of this name in this database."""
 CLOCK_SECONDS = 10
-"""Seconds by which the clocks of source and pipeline database may differ: after a restore, seqs are skipped by them."""
+"""Seconds by which the clocks of source and pipeline database may differ.
+
+After a restore, the clocks decide how many seqs are skipped."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class _Server:
 
 
 def run(config: Config, accepted: Collection[str] = (), *, source_too: bool = True) -> list[CheckFinding]:
-    """Return every finding, in reading order. An error named in `accepted` or PIPELINE_ACCEPT becomes a warning.
+    """Return every finding, in the order to show. An error named in `accepted` or PIPELINE_ACCEPT becomes a warning.
 
     `source_too`: check the source too, which matters only to the server that reads it.
     """
@@ -119,7 +121,7 @@ def _open(stack: ExitStack, config: Config, what: str) -> tuple[Connection | Non
 
 
 def _dsn(config: Config, what: str) -> str | None:
-    """The DSN from the settings, else of the embedded Postgres if it runs; else None."""
+    """The DSN from the settings, else that of the embedded Postgres if it runs, else None."""
     given, name = config.database_dsn, databases.PIPELINE
     if what == "source":
         given, name = config.source_dsn, databases.SOURCE
@@ -139,7 +141,8 @@ def _pooler(stack: ExitStack, dsn: str, what: str, first: Connection) -> CheckFi
 def pooler(what: str, in_between: bool, shared: bool) -> CheckFinding | None:
     """A finding on a pooler; None if there is none.
 
-    `in_between`: a program in front of the server answered. `shared`: one server process served two sessions at a time.
+    `in_between`: the program that answered is not the server. `shared`: one server process served two sessions at a
+    time.
     """
     remedy = f"connect to the server of the {what} directly, not through a pooler such as pgbouncer"
     if shared:
@@ -224,15 +227,13 @@ def _known(config: Config, pipeline: Connection | None, found: list[CheckFinding
 def _same(config: Config, source: Connection, pipeline: Connection) -> CheckFindings:
     if not own_tables.shares_database(source, pipeline):
         return
-    text = "source and pipeline database are the same: writes to the log are decoded too, and its tables left out"
+    text = "source and pipeline database are the same: writes to the log are decoded, too, but not captured"
     yield CheckFinding("warning", "same database", text, "use a separate pipeline database, on this server or another")
     published = publications.tables_of(source, config.publication)
     own = own_tables.read(source, pipeline, config.events_tables)
     if ours := [str(table) for table in published if own.includes(table.schema, [str(table)])]:
-        text = (
-            f'"{config.publication}" publishes the server\'s own tables ({first_names(ours)}): what is written to them'
-        )
-        text += " is sent to it, which costs time, and never captured"
+        text = f'"{config.publication}" publishes the server\'s own tables ({first_names(ours)}): writes to them'
+        text += " are sent to the server, which costs time, but are not captured"
         yield CheckFinding(
             "warning", "own tables", text, f"alter publication {identifier(config.publication)} set table …"
         )
@@ -271,7 +272,11 @@ def _port(config: Config, pipeline: Connection | None, what: str, port: str, *, 
     setting = f"PIPELINE_{what.upper()}_PORT"
     text = f"{what} cannot listen at {config.http_host}:{port}: {reason}"
     if away:
-        yield CheckFinding("ok", PORT, f"{text}; whether this server does is known once the pipeline database answers")
+        yield CheckFinding(
+            "ok",
+            PORT,
+            f"{text}; this server may be the one that uses it, which is known once the pipeline database answers",
+        )
         return
     waits = what == "gRPC" and "grpc_port" not in config.model_fields_set  # then the rest is served
     level: Literal["warning", "error"] = "warning" if waits else "error"
@@ -295,7 +300,7 @@ def check_clocks(source: Connection, pipeline: Connection) -> CheckFindings:
     if seconds > CLOCK_SECONDS:
         text = f"the clocks of source and pipeline database differ by {seconds:,.0f} s"
         yield CheckFinding(
-            "warning", "clocks", f"{text}: after a restore the log skips seqs by them", "set both by NTP"
+            "warning", "clocks", f"{text}: after a restore, they decide how many seqs the log skips", "set both by NTP"
         )
 
 
@@ -315,7 +320,7 @@ def check_log_place(pipeline: Connection) -> CheckFindings:
     found = pipeline.execute("select system_identifier is null, timeline is null from pipeline.log_place()").fetchone()
     names = ("its cluster", "its timeline")
     if refused := [name for name, missing in zip(names, found or (), strict=True) if missing]:
-        text = f"the pipeline database does not tell {' and '.join(refused)}: some restores cannot be noticed"
+        text = f"the pipeline database does not show its {' and '.join(refused)}: the server may not notice a restore"
         yield CheckFinding("warning", "restores", text, "run `pipeline sources adopt --restored` after each restore")
 
 
@@ -328,7 +333,9 @@ def check_routes(config: Config, connection: Connection) -> CheckFindings:
     if status.why_off(config) is None:
         for number in dividing(config.routes):
             text = f"route {number} takes some actions only: its tables have no `current` in the lake"
-            yield CheckFinding("warning", "routes", text, "leave out its actions, or read `changes` of both lakes")
+            yield CheckFinding(
+                "warning", "routes", text, "remove `actions` from the route, or read `changes` of both lakes"
+            )
     wrong = [found for name in config.events_tables[1:] for found in _route_table(connection, EventsTable.parse(name))]
     yield from wrong
     if config.routes and not wrong:

@@ -15,7 +15,7 @@ from pipeline.postgres.queries import statement
 from pipeline.printable import shortest, sql
 
 NEARLY = 0.8
-"""The share of a column's numbers that may be used before the preflight warns that they run out."""
+"""The share of a column's numbers after which the preflight warns that the numbers run out."""
 _EVENTS_SCHEMA = """\
 select to_regnamespace(%(schema)s) is not null as present,
     coalesce(has_schema_privilege(to_regnamespace(%(schema)s), 'create'), false) as may_create,
@@ -33,7 +33,7 @@ def ensure(config: Config, connection: Connection) -> None:
 def check(
     connection: Connection, table: EventsTable, name: str = "events table", setting: str = "PIPELINE_EVENTS_TABLE"
 ) -> CheckFindings:
-    """Yield findings on an events table: can it be created, and can events be written to it?
+    """Yield findings on an events table: if it can be created, and if events can be written to it.
 
     `name`: the name of the findings; `setting`: the setting that names the table. Raises SchemaError if another object
     has that name.
@@ -97,7 +97,7 @@ def _exhausted(connection: Connection, table: EventsTable, oid: int, name: str) 
     ).fetchall():
         if last < NEARLY * most:
             continue
-        text = f"column {column} of {table} is {kind} and at {last:,} of {most:,}: after that no event can be written"
+        text = f"column {column} of {table} is {kind} and at {last:,} of {most:,}: beyond that no event can be written"
         where = f"alter table {sql(table.identifier.as_string(connection))} alter column {shortest(column)}"
         remedy = f"{where} type bigint, which rewrites the table, or drop that column"
         yield CheckFinding("warning", name, text, remedy)

@@ -149,7 +149,7 @@ def _about_roles(source: Connection, roles: SourceRoles) -> Iterator[str]:
         yield f"{reader} reads rows: name it in PIPELINE_SOURCE_READ_DSN."
         yield "Give both a password."
     stats = f"grant pg_read_all_stats to {shortest(roles.replicating)}"
-    yield f"If the server should say how old other sessions' transactions are, also run {in_comment(stats)}"
+    yield f"If the server should report the age of other sessions' transactions, also run {in_comment(stats)}"
 
 
 def _about_publications(
@@ -158,13 +158,13 @@ def _about_publications(
     """Yield notes on how the publication can be created, and the limits of each method."""
     name, first = shortest(config.publication), shortest(roles.replicating)
     add = in_comment(f"alter publication {name} add table only TABLE")
-    yield f"The publication below belongs to the role that runs this. It takes no new table by itself: {add}"
-    yield "It has the tables with a replica identity: in others, updates and deletes would fail."
+    yield f"The publication below belongs to the role that runs this. Add each new table to it yourself: {add}"
+    yield "It has only tables with a replica identity: in other tables, updates and deletes would fail."
     grant = in_comment(f"grant create on database {shortest(source.info.dbname)} to {first}")
-    yield f"Instead, the role can make its own, which takes new tables by itself: {grant}"
-    yield "But that one takes only tables that the role owns, or is granted to own."
+    yield f"Instead, the role can create its own publication, to which it adds new tables by itself: {grant}"
+    yield "But it can only add tables that the role owns, or whose owner's rights it has."
     every = in_comment(f"create publication {name} for all tables")
-    yield f"Instead, a superuser can make one for all tables, which belongs to that superuser: {every}"
+    yield f"Instead, a superuser can create a publication for all tables, which belongs to that superuser: {every}"
     mark = (
         slot_mark.marking_statement(source, pipeline, config.publication, config.slot, made=True) if pipeline else None
     )

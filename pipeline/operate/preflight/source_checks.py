@@ -1,4 +1,4 @@
-"""The source's part of the preflight: can it be replicated from, and which tables will not be captured?"""
+"""The source's part of the preflight: checks replication, and finds the tables that will not be captured."""
 
 from __future__ import annotations
 

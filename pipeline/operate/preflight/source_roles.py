@@ -18,12 +18,15 @@ def run(config: Config, source: Connection, pipeline: Connection | None) -> Chec
     user, reader = source.info.user, superusers.reading_user(config, source)
     if user == reader:
         text = (
-            f'user "{user}" replicates and reads: the owner of one captured table can read what it may read, read '
-            "every change of this database, and drop its slots"
+            f'user "{user}" replicates and reads: the owner of any captured table can read all that this user may '
+            "read, read every change of this database, and drop its slots"
         )
-        yield CheckFinding("ok", NAME, text, "to prevent the last two, name another role in PIPELINE_SOURCE_READ_DSN")
+        yield CheckFinding(
+            "ok", NAME, text, "to prevent the last two, name another role for reading in PIPELINE_SOURCE_READ_DSN"
+        )
     else:
-        text = f'user "{user}" replicates, and "{reader}" reads: the owner of one captured table can read what that may'
+        text = f'user "{user}" replicates, and "{reader}" reads: the owner of any captured table can read all that '
+        text += f'"{reader}" may read'
         yield CheckFinding("ok", NAME, text)
     yield from _superusers(config, source, pipeline)
 

@@ -36,7 +36,7 @@ def run(
         text, _, remedy = publisher.unmatched.partition("; ")
         yield CheckFinding("warning" if used_as_it_is else "error", "tables", text, remedy, waits=True)
     elif not tables:
-        yield CheckFinding("ok", "tables", "the source has none yet; those that come are captured")
+        yield CheckFinding("ok", "tables", "the source has no tables yet; tables that are created later are captured")
     if publication is not None and pipeline is None and databases.is_elsewhere(config):
         text = f'"{config.publication}" exists; who created it is known once the pipeline database answers'
         yield CheckFinding("ok", "publication", text)
@@ -89,7 +89,7 @@ def _own_publications(
     if keyless:
         text = (
             f"{first_names(keyless)}: without a replica identity only inserts and truncates are captured; updates and "
-            "deletes there go on working, and are not captured"
+            "deletes there still work, but are not captured"
         )
         yield CheckFinding("warning", "replica identity", text, _ADD_KEY)
     if tables and not not_owned and not keyless:
@@ -97,7 +97,7 @@ def _own_publications(
 
 
 def _not_replicated(found: dict[str, list[str]]) -> CheckFindings:
-    """Report tables that Postgres cannot replicate; not a warning, because no setting changes that."""
+    """Report tables that Postgres cannot replicate. This is no warning, because no setting changes it."""
     if found:
         text = "; ".join(f"{kind}: {first_names(names)}" for kind, names in found.items())
         yield CheckFinding("ok", "not replicated", f"Postgres does not replicate: {text}")

@@ -1,6 +1,6 @@
-"""Begin a new epoch on request: the source's history restarted, or changes are missing and the log continues without.
+"""Begin a new epoch on request: the source's history restarted, or the log must continue without some changes.
 
-Every step but the last can be repeated, and the last is one transaction: an interrupted run can be run again.
+An interrupted run can be started again: the last step is one transaction, and all others can be repeated.
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ def adopt(
     `reread`: the next server compares the tables with the log, and appends rows that differ. `restored`: the log jumps,
     as it does whenever an epoch begins.
 
-    Without positions, a slot with another database's mark is taken over. `agree` is called before anything is changed,
-    and prevents the change by raising. Raises PipelineError if a server runs, or the source cannot be replicated from.
+    If this database has no positions, a slot with another database's mark is taken over. `agree` is called before
+    anything is changed, and can prevent the change by an exception. Raises PipelineError if a server runs, or the
+    source cannot be replicated from.
     """
     source, pipeline = prepare.connect(config, name="pipeline adopt")
     with source, pipeline:
@@ -149,7 +150,7 @@ class _Adoption:
         return replace(self._begin(identity, reasons), sessions=ended)
 
     def _sessions(self) -> list[str]:
-        """Slots of clients' sessions, whose positions belong to the epoch that ends."""
+        """The slots of clients' sessions. They are dropped, because their positions belong to the epoch that ends."""
         return [each.slot for each in store.live(self._pipeline) if each.source_id == self._stored.id]
 
     def _differences(self, identity: SystemIdentity) -> list[ReplicationError]:
@@ -164,7 +165,9 @@ class _Adoption:
         return found
 
     async def _replay_differs(self, stream: ReplicationStream) -> list[ReplicationError]:
-        """Reasons that only the stream shows: the slot does not replay the staged changes. Confirms nothing."""
+        """The reasons for a new epoch that only the stream shows: the slot does not replay the staged changes.
+
+        This confirms nothing at the slot."""
         own = own_tables.read(self._source, self._pipeline, self._config.events_tables)
         replay = RelationRegistry(self._source, self._pipeline, self._stored, own=own).replay(0)
         try:
@@ -179,7 +182,7 @@ class _Adoption:
         return []
 
     async def _drain_staging(self) -> None:
-        """Drop half staged transactions, and move all complete ones to the log before the new epoch begins."""
+        """Drop incomplete transactions from staging, and move complete ones to the log before the new epoch begins."""
         async with await connect_staging(self._config.database) as staging:
             await parts.abandon_plan(staging, self._stored.id, plan_reader.read_plan(self._pipeline, self._stored.id))
             await WorkerClaim.take(staging, self._stored.id)
@@ -282,7 +285,7 @@ class _Adoption:
             return slot_creation.create(self._config.source, self._pipeline, self._config.slot)
 
     def _in_the_log(self, from_lsn: int) -> set[tuple[int, int]]:
-        """Transactions in the log that the slot may send again, also transactions of earlier epochs."""
+        """The transactions in the log that the slot may send again, also those of earlier epochs."""
         found: set[tuple[int, int]] = set()
         for table in tables.with_known(self._pipeline, self._config.events_tables):
             upto = last_seq(self._pipeline, table)
@@ -325,7 +328,10 @@ def _cause(reason: ReplicationError) -> str:
 
 @contextmanager
 def hold_all_roles(pipeline: Connection) -> Iterator[None]:
-    """Hold all roles, so that no server starts. Beats regularly, or a server on standby would consider us frozen."""
+    """Hold all roles, so that no server starts.
+
+    Sends signs of life, because otherwise a server that stands by would consider this process frozen.
+    """
     for role in ALL_ROLES:
         if not role_locks.try_acquire(pipeline, role):
             holder = role_locks.states(pipeline).get(role)

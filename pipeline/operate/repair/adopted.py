@@ -34,8 +34,12 @@ class AdoptionReport:
         """The report as text: what was done, and which changes are not in the log."""
         at = lsn.show(self.starts_at)
         if self.begins:
-            return [f"the slot is taken over: `pipeline serve` streams from {at}; changes before it never come"] + (
-                [] if self.marked else ["it keeps the other's mark: the publication's owner has to remove its comment"]
+            return [
+                f"the slot is taken over: `pipeline serve` streams from {at}; the log will lack changes before that"
+            ] + (
+                []
+                if self.marked
+                else ["the slot keeps the mark of the other database until the publication's owner removes its comment"]
             )
         shown = [
             f"epoch {self.epoch} begins at {at}; the previous epoch ended at {lsn.show(self.left_at)}",
@@ -47,7 +51,7 @@ class AdoptionReport:
         elif self.kept_slot:
             shown.append(f"the slot was kept; changes from {lsn.show(self.left_at)} to {at} are not in the log")
         else:
-            shown.append(f"a new slot was created; changes before {at} that the log lacks stay missing")
+            shown.append(f"a new slot was created; changes before {at} that are not in the log yet will stay missing")
         if self.sessions:
             shown.append(f"{drawing.count(len(self.sessions), 'session')} of clients ended: {', '.join(self.sessions)}")
         if self.rereads:

@@ -1,4 +1,4 @@
-"""Find the changes that a new epoch leaves out, as far as they can be seen before it begins."""
+"""Find the changes that the log will lack because of a new epoch, as far as they are known before it begins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.postgres.connections import Connection
 
 @dataclass(frozen=True)
 class HistoryGap:
-    """Changes of `database` after the LSN `staged` that a new epoch may lack, and the `reasons` for a new epoch.
+    """The changes of `database` after the LSN `staged` that the log may lack in a new epoch, and the `reasons` for it.
 
     `bytes`: WAL written after `staged`, None if the source has another history. `newest`: commit time of the log's
     newest event, None for an empty log. `begins`: the log begins at `staged`, and has no earlier changes. `keyless`:

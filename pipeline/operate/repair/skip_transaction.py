@@ -25,7 +25,7 @@ def find(config: Config, connection: Connection, position: str) -> BlockedTransa
     try:
         wanted = lsn.parse(position)
     except ValueError as error:
-        raise ConfigError(f"{error}; `pipeline status` shows the one to give") from None
+        raise ConfigError(f"{error}; `pipeline status` shows the LSN to give") from None
     stored = sources.find(connection, config.source_id)
     stop = blocked_transactions.current(connection, stored.id) if stored else None
     if stop is None:
@@ -45,7 +45,7 @@ def consequence(stop: BlockedTransaction) -> str:
     when = f"{stop.committed_at:%Y-%m-%d %H:%M:%S%z}"
     return (
         f"The whole transaction that committed at {lsn.show(stop.commit_lsn)} on {when} (xid {stop.xid}) will not be "
-        f"in the log, not even its changes that can be sent: {known}. An event in its place will say so."
+        f"in the log, not even its changes that can be sent: {known}. An event in its place will record that."
     )
 
 

@@ -37,7 +37,7 @@ class _Place(NamedTuple):
         return self.epoch, self.commit_lsn
 
     def row(self) -> Row:
-        """The row as a violation names it."""
+        """The row in the form in which a violation reports it."""
         return {
             "seq": self.seq,
             "source_epoch": self.epoch,
@@ -58,7 +58,7 @@ class AcrossTables:
         self.check = RuleCheck("all tables", f"each commit_idx is in one of them, {violations.GAPS}", "row")
 
     def run(self) -> RuleCheck:
-        """Check for changes that are in two tables, or in none."""
+        """Check that no change is in two tables, or in none."""
         before: _Place | None = None
         for place in heapq.merge(*(self._places(table, head) for table, head in self._heads.items())):
             self.check.checked += 1

@@ -36,7 +36,7 @@ TRIES = 3
 RESTART_SECONDS, _ASK_EVERY = 10.0, 0.1
 """Seconds to wait for a role that just ended, and seconds between two checks of the roles."""
 OnLook = Callable[[str, int, int, int], None]
-"""Called after each look with the table, the rows compared so far, the parts so far, and the parts in all."""
+"""Called after each step with the table, the rows compared so far, the parts so far, and the number of all parts."""
 
 
 def run(
@@ -108,7 +108,7 @@ class _Run:
         self._whole: Mapping[int, TableCoverage] = overview.whole_tables(pipeline, stored.id)
 
     def compare(self, table: CapturedTable) -> TableVerification:
-        """Compare one table; the result may be a refusal with its reason."""
+        """Compare one table. If it cannot be compared, the result says why."""
         name, began = f"{table.schema}.{table.name}", monotonic()
         try:
             with reading_session.transaction(self._source, SNAPSHOT):
@@ -157,44 +157,46 @@ class _Run:
         return found
 
     def _require_unaltered(self, table: CapturedTable, name: str, shape: compared.ComparableTable) -> None:
-        """Raise NotComparableError if DDL explains differences, also DDL that the stream has not noticed yet."""
+        """Raise NotComparableError if DDL explains differences, including DDL that the stream has not shown yet."""
         if compared.read(self._source, self._pipeline, self._stored, table.oid) != shape:
-            raise NotComparableError("it was altered while it was compared; run it again")
+            raise NotComparableError("the table was altered while it was compared; run the command again")
         for known in versions.latest(self._pipeline, self._stored.id, self._stored.epoch).values():
             if known.version.table_oid != table.oid:
                 continue
             if any(each.kind != "renamed" for each in rewrites.find_rewrites(self._source, known, self._stored.slot)):
-                raise NotComparableError("DDL has just changed its values without events; run it again")
+                raise NotComparableError(
+                    "DDL has just changed the table's values without events; run the command again"
+                )
         self._whole = overview.whole_tables(self._pipeline, self._stored.id)
         self._require_known(table, name)
         before = known_tables.read(self._pipeline, self._stored).get(table.oid)
         former = FormerKeys(self._source, self._pipeline, self._stored)
         former.look()
         if before is None or known_tables.has_joined(table, before, None) or former.had_another(table, before):
-            raise NotComparableError("its rows have just got another key; run it again")
+            raise NotComparableError("the table has just got another key; run the command again")
 
     def _require_not_rewritten(self, table: CapturedTable, name: str) -> None:
         for each in rewrites.read_unsettled(self._pipeline, self._stored.id):
             if each.table_oid == table.oid:
                 raise NotComparableError(
-                    f"DDL has changed its values without events ({each.why}); `pipeline backfill start {name}"
-                    " --differences` settles it"
+                    f"DDL has changed the table's values without events ({each.why}); `pipeline backfill start"
+                    f" {name} --differences` adds them to the log"
                 )
 
     def _require_known(self, table: CapturedTable, name: str) -> None:
         """Raise NotComparableError if the log does not have the complete table, or we may not read the table."""
         if not table.keyed:
-            raise NotComparableError("it has no key that tells its rows apart")
+            raise NotComparableError("the table has no key that identifies its rows")
         remedy = f"`pipeline backfill start {name}` reads its rows"
         whole = self._whole.get(table.oid)
         if whole is None or whole.from_seqs is None:
             reason = whole.reason if whole else None
-            raise NotComparableError(reason or f"the log does not have it whole yet; {remedy}")
+            raise NotComparableError(reason or f"the log does not have the complete table yet; {remedy}")
         for events in tables.with_known(self._pipeline, []):
             below = policy.dropped(self._pipeline, events).below
             if below > whole.from_seqs.get(str(events), 0) + 1:
                 raise NotComparableError(
-                    f"events of {events} below seq {below:,} are dropped, and it may have had some; {remedy}"
+                    f"retention dropped events of {events} below seq {below:,}, perhaps of this table, too; {remedy}"
                 )
         self._require_not_rewritten(table, name)
         publications = list(publication_ledger.known_publications(self._stored))

@@ -111,7 +111,7 @@ class _Verifier:
         *,
         alone: bool = True,
     ) -> None:
-        """Prepare the checks of a table. `alone`: no other table has a part of the source's transactions."""
+        """Prepare the checks of a table. `alone`: True if no other table has changes of the same transactions."""
         self._config = config
         self._connection = connection
         self._source = source
@@ -164,7 +164,10 @@ class _Verifier:
         )
 
     def _read_head(self) -> Row | None:
-        """Read positions and the newest rows in one snapshot, after the slot, whose position never exceeds them."""
+        """Read positions and the newest rows in one snapshot.
+
+        The slot is read before, so that its position never exceeds them.
+        """
         confirmed = confirmed_position(self._config, self._source.publications, self.positions)
         with self._connection.transaction():
             self._connection.execute("set transaction isolation level repeatable read read only")
@@ -203,11 +206,11 @@ class _Verifier:
             return
         wrong = f"is the newest row, of transaction {lsn.show(newest['commit_lsn'])}"
         check.require(newest["commit_lsn"] == at, newest, wrong, f"the watermark, {lsn.show(at)}")
-        wrong, expected = "no row there, and it was the newest", "a row, by pipeline.shuffle_progress.last_seq"
+        wrong, expected = "no row there, although it was the newest", "a row, by pipeline.shuffle_progress.last_seq"
         after = self._row("verify_retried", {"after": newest["seq"], "head": progress["last_seq"]}) or {"newest": False}
         holds = newest["seq"] == progress["last_seq"] or after["newest"]
         check.require(holds, {"seq": progress["last_seq"]}, wrong, expected)
-        wrong, expected = f"committed at {newest['committed_at']}", f"{progress['committed_at']}, as the watermark"
+        wrong, expected = f"committed at {newest['committed_at']}", f"{progress['committed_at']}, like the watermark"
         check.require(newest["committed_at"] == progress["committed_at"], newest, wrong, expected)
 
     def _read_rows(self, head: int, range_rows: int, on_range: OnRange) -> None:

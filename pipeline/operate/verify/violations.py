@@ -10,15 +10,15 @@ from pipeline.wal import lsn
 
 SHOWN = 20
 """The number of rows that a check names; all are counted."""
-GAPS = "with gaps only for annotations and in what was read"
-MIXED = ("its transaction has changes and rows that were read", "one or the other")
-"""The error of a row in a mixed transaction, and the expected state."""
+GAPS = "with gaps only for annotations and in rows that were read"
+MIXED = ("its transaction has both changes and rows that were read", "only changes, or only rows that were read")
+"""The error for a row whose transaction mixes changes with read rows, and the expected state."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class RuleViolation:
-    """A row that breaks a rule, or the place of a missing row. LSN as Postgres prints it; None: no row or position."""
+    """A row that breaks a rule, or the place of a missing row. The LSN is as Postgres prints it, None without a row."""
 
     seq: int | None
     source_epoch: int | None
@@ -137,7 +137,7 @@ def gapped(row: Row) -> RuleViolation:
 
 
 def torn(row: Row) -> RuleViolation:
-    """A row that differs from the row before it in a value that all rows of a transaction share."""
+    """A row that differs from the previous row in a value that must be the same in all rows of a transaction."""
     for name in ("xid", "committed_at"):
         if row[name] != row[f"before_{name}"]:
             expected = f"{name} {row[f'before_{name}']}, as seq {row['before_seq']} of its transaction"
@@ -152,7 +152,7 @@ def skips(row: Row) -> RuleViolation:
     """A place where rows may be missing, reported if some rows are known to be missing."""
     first, last = row["before_seq"] + 1, row["seq"] - 1
     wrong = f"no rows from seq {first} to {last} before it" if first < last else f"no row at seq {first} before it"
-    return of_row(row, wrong, "perhaps rows: a gap is allowed here, but some rows are missing")
+    return of_row(row, wrong, "perhaps rows: a gap is allowed here, but some rows are missing in all")
 
 
 RULES: dict[str, Callable[[Row], RuleViolation]] = {"disordered": disordered, "gapped": gapped, "torn": torn}

@@ -340,6 +340,8 @@ def test_what_an_owner_alters_meanwhile_runs_none_of_his_code(stage: Stage):
             "create domain renaming.color as renaming.other check (renaming.run(value::text))",
         )
         for ask in (comparison.rows.in_order, comparison.rows.by_key):
-            with pytest.raises(NotComparableError, match="it was altered while it was compared; run it again"):
+            with pytest.raises(
+                NotComparableError, match="the table was altered while it was compared; run the command again"
+            ):
                 ask([key])
     stage.run("drop table colored", "drop schema renaming cascade")

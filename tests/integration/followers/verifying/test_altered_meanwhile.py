@@ -58,7 +58,7 @@ def test_no_code_of_an_owner_runs_who_alters_his_table_meanwhile(
             with owners[at].as_owner() as owner:
                 owner.execute(altered.encode())
             with pytest.raises(
-                NotComparableError, match=r"altered while it was compared; run it again|an implicit cast"
+                NotComparableError, match=r"altered while it was compared; run the command again|an implicit cast"
             ):
                 list(steps)
         for each in owners.values():

@@ -104,7 +104,7 @@ def test_a_network_through_which_nothing_comes(lagging: Lagging) -> None:
 
         eventually(all_is_sent)
         lagging.write(40_000, 1_000)  # more than the buffers of the connection take
-        lagging.limited_by("network", f"its walsender (pid {lagging.walsender}) waits to send on")
+        lagging.limited_by("network", f"its walsender (pid {lagging.walsender}) waits until it can send more")
     finally:
         lagging.proxy.thaw(name)
 
