@@ -1,7 +1,7 @@
 """Merge small files of changes into large ones: `spark-submit compact.py`, which `pipeline export compact` starts.
 
-The script prints each step as JSON, one event a line. Exit status 0: all files that may be merged by now are merged; 1:
-some are not, and the last line says why. The script starts Spark only if there is much to merge.
+The script prints each step as JSON, one event a line. Exit status 0: all files that are due are merged; 1: some are
+not, and the last line says why. The script starts Spark only if there is much to merge.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from lake.storage.identity import Lake, folder_at
 from pyspark_sequin_events import catalog
 
 MOST_RANGES = 1000
-"""The most ranges of equal width in seq. If a log needs more, the export counts events: most ranges would be empty."""
+"""The most ranges of equal width in seq. If a log needs more, ranges have equal numbers of events instead."""
 
 
 def main(argv: list[str]) -> int:

@@ -1,7 +1,9 @@
-"""Test the bucket of a lake. `pipeline check` starts this script, to find out if it can reach and write to the bucket.
+"""Test the bucket of a lake.
 
-`pipeline status` starts the script with `--look`, to find out if the lake that was exported to the bucket exists.
-The script prints its result as JSON, one event a line: `ok`, or `unfit` with the reason.
+`pipeline check` starts this script, to find out if exports can reach the bucket and write to it.
+
+`pipeline status` starts the script with `--look`, to find out if the lake that was exported to the bucket exists. The
+script prints its result as JSON, one event a line: `ok`, or `unfit` with the reason.
 """
 
 from __future__ import annotations

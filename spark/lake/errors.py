@@ -20,7 +20,7 @@ class ExporterFencedError(ExportError):
 
 
 class FileMismatchError(ExportError):
-    """Files do not hold what the log, the ledger or other files say that they hold."""
+    """The content of files differs from what the log, the ledger or other files state."""
 
 
 class UnclearHistoryError(ExportError):

@@ -57,7 +57,7 @@ class LakeLedger:
     """The ledger on one session, which holds the lake's lock until the session ends."""
 
     def __init__(self, connection: dbapi.Connection, dsn: str = "") -> None:
-        """Use a connection. `dsn`: that of the same database, without a password."""
+        """Use a connection. `dsn`: the DSN of the same database, without a password."""
         self._connection = connection
         self.dsn = dsn
         self.execute("set synchronous_commit = on")
@@ -82,9 +82,9 @@ class LakeLedger:
         return int(self.rows(query, (events_table,))[0]["after"])
 
     def add_lake(self, directory: str, events_table: str, known_as: uuid.UUID | None = None) -> uuid.UUID:
-        """Add a lake, of which the ledger lists nothing yet; returns its id.
+        """Add a lake that is new to the ledger, and return its id.
 
-        `known_as`: the id that the lake's manifest has already.
+        `known_as`: the lake's id in its manifest, if there is one.
         """
         made = known_as or uuid.uuid4()
         self.execute(

@@ -1,4 +1,4 @@
-"""Switches the folders that readers of a lake on a disk find by glob to other files, each in one step.
+"""Switches folders of a lake on a disk to other files, each in one step: the folders that readers find by glob.
 
 If the file system cannot exchange folders, the folders of days keep their files, and `latest` is a link. If the file
 system refuses a single folder, that folder stays as it is. The ledger has the reasons, and the paths to remove later.

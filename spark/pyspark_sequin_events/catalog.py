@@ -45,7 +45,7 @@ def _open_connection(dsn: str) -> dbapi.Connection:
 def _known_types(dsn: str) -> AdbcDatabase:
     """Return a driver that has read the types of a database for all connections: that takes 50 ms of processor time.
 
-    The driver reads the names of the types, and knows none of the types if the server quotes the names.
+    The driver reads the names of the types. If the server quotes these names, the driver recognizes no type.
     """
     database = adbc_driver_postgresql.connect(dsn)
     with closing(dbapi.Connection(_Lasting(database), AdbcConnection(database), autocommit=True)) as connection:
@@ -127,7 +127,7 @@ def ranges(
 def _by_seq(
     connection: dbapi.Connection, events_table: str, bounds: tuple[int, int], step: int
 ) -> list[tuple[int, int]]:
-    """Return parts that each end `step` seqs after their first event: no gap without events makes a part."""
+    """Return parts that each end `step` seqs after their first event, so that no part is an empty gap."""
     after, upto = map(int, bounds)
     if after >= upto:
         return []

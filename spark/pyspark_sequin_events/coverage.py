@@ -53,7 +53,7 @@ def first_uncovered(
 
 
 def uncovered_spans(history: list[RelationHistoryVersion], version: SchemaVersion) -> list[tuple[VersionSpan, int]]:
-    """Return the parts of the history in which the table had columns that this version, as it was read, lacks.
+    """Return the parts of the history in which the table had columns that this version lacked when it was read.
 
     Each part comes with the number of its schema version.
     """
@@ -83,9 +83,10 @@ def _fits(table: RelationHistoryVersion, version: SchemaVersion) -> bool:
 
 
 def _reaches(connection: dbapi.Connection, events_table: str, span: VersionSpan, after: int, upto: int) -> bool:
-    """Return True if the range, by its first and last event, may have events of that span.
+    """Return True if the range between these two events may have events of that span.
 
-    An event that was retried has a later place than its LSN, and an event of another source tells nothing.
+    An event that was retried has a later place than its LSN, and an event of another source says nothing about this
+    one.
     """
     unsure = f"source_database_id <> {literal(span.source_id)} or commit_lsn is null or metadata is not null"
     ends = [

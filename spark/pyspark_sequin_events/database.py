@@ -29,7 +29,7 @@ def plain_errors() -> Iterator[None]:
 def require_kept(events_table: str, after: int, kept_after: int, remedy: str = "") -> None:
     """Raise ValueError if retention has dropped events after `after`: it has dropped all up to `kept_after`."""
     if after < kept_after:
-        remedy = remedy or f"read from option after {kept_after} on, or leave it out"
+        remedy = remedy or f"set option after to {kept_after}, or leave it out"
         raise ValueError(
             f"sequin_events: seq {after + 1} to {kept_after} of {events_table} were dropped by retention; {remedy}"
         )

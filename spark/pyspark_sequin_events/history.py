@@ -1,4 +1,4 @@
-"""Merges the versions of a source table into schema versions: a reader can read all files of one together."""
+"""Merges the versions of a source table into schema versions: all files of one schema version can be read together."""
 
 from __future__ import annotations
 

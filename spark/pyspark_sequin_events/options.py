@@ -42,7 +42,7 @@ class SourceOptions:
         if dsn and (password(dsn) is not None or without_password(dsn) != dsn):
             raise ValueError(
                 "sequin_events: option dsn holds a password, which would be in plans and go over the network; leave it "
-                f"out, and let PGPASSFILE, a service file or {VARIABLE} of driver and executors have it"
+                f"out, and give it to driver and executors by PGPASSFILE, a service file or {VARIABLE}"
             )
         self.dsn = dsn or without_password(os.environ.get(VARIABLE, ""))
         if not self.dsn:

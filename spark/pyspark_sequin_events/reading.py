@@ -27,7 +27,7 @@ class RangeRead:
     """A read of the rows of `query` with after < seq <= upto. `schema`: its columns (name → type, as in Spark's DDL).
 
     `careful` is the same query without the values that their types cannot hold. If `query` returns no seq, or several
-    rows with one seq, it must be the careful query, too. `order`: the SQL of the order of the rows, seq first.
+    rows with one seq, `careful` must be the same text. `order`: the SQL of the order of the rows, seq first.
     """
 
     dsn: str

@@ -101,7 +101,7 @@ class ReadSelection:
     def from_options(cls, options: SourceOptions, chosen: ChosenTable | None) -> ReadSelection:
         """Make the selection that the options describe. Raises ValueError for unknown columns."""
         if chosen is not None:
-            options.refuse("tables", because="is for reading without option table")
+            options.refuse("tables", because="cannot be combined with option table")
         names = options.names("columns")
         conditions = option_conditions(
             options.names("tables"), options.names("actions"), options.names("keys", only_json=True)

@@ -134,7 +134,7 @@ class _Reader(DataSourceReader):
         self.pushFilters: Any = _OptionalPushdown(self)
 
     def push(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Take the filters that Postgres decides as Spark does, and return the others."""
+        """Take the filters for which Postgres selects the same rows as Spark, and return the others."""
         for each in filters:
             condition = filter_condition(each)
             if condition is None:

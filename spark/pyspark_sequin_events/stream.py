@@ -162,7 +162,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._connected().known and (before := catalog.before_jump(connection, table, after)) < after:
             raise ValueError(
                 f"sequin_events: the query is at seq {after} of a log that was lost: {table} was restored, and skips "
-                f"the seqs behind {before}; begin a new query, with another checkpointLocation and startingSeq "
+                f"the seqs after {before}; begin a new query, with another checkpointLocation and startingSeq "
                 f"{before + 1}, and compare its sink with the source"
             )
         newest = None if self._link is None or self._link.known else catalog.newest(connection, table)
@@ -183,8 +183,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert chosen is not None  # noqa: S101  only a table has columns
         if found.version == chosen.version.number:
             return ValueError(
-                f"sequin_events: table {chosen} has more or wider columns at seq {found.seq} than as this query began; "
-                "start it again, with the same checkpointLocation"
+                f"sequin_events: table {chosen} has more or wider columns at seq {found.seq} than at the query's "
+                "start; start it again, with the same checkpointLocation"
             )
         return ValueError(
             f"sequin_events: seq {found.seq} of table {chosen} has schema version {found.version}, and this query "

@@ -1,4 +1,4 @@
-"""Finds where transactions of the log end, with few reads of the index on seq, however old the log is."""
+"""Finds the ends of transactions in the log, with few reads of the index on seq, even in a large log."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TransactionEnds:
         return self._upto if found is None or low >= self._upto else int(found["seq"])
 
     def _nth(self, number: int) -> dict[str, Any] | None:
-        """Return the event with this number, which is found in the index alone; None if there are fewer events."""
+        """Return the event with this number, found by an index-only scan; None if there are fewer events."""
         found = rows(
             self._connection,
             f"select seq from {self._table} where {bounded(self._after, self._upto)}"

@@ -312,7 +312,7 @@ def test_a_consumer_whose_reader_is_alive_is_not_taken_for_frozen(
         ({"maxRowsPerBatch": 0}, "option maxRowsPerBatch must be at least 1"),
         ({"after": 3}, "option after is for batches; a stream has startingSeq"),
         ({"maxRows": 3}, "there is no option maxRows; there are dsn, "),
-        ({"table": "public.orders", "tables": "a.b"}, "option tables is for reading without option table"),
+        ({"table": "public.orders", "tables": "a.b"}, "option tables cannot be combined with option table"),
         ({"keys": "1,2"}, "option keys is '1,2', expected a JSON array of texts"),
         ({"columns": "seq, pk"}, "there is no column 'pk'; there are seq, "),
         ({"splitKeyChanges": "yes"}, "option splitKeyChanges is 'yes', expected true or false"),
@@ -369,7 +369,7 @@ def test_columns_that_are_added_end_a_batch_and_then_the_query(
     stream_log.change_columns(*ORDERS, ("note", 25, "text"))
     [_, last] = stream_log.write(3, 2)
     assert reader.latestOffset({"seq": 0}, EVERYTHING) == {"seq": before}
-    wider = r"table public\.orders has more or wider columns at seq 5 than as this query began; start it again"
+    wider = r"table public\.orders has more or wider columns at seq 5 than at the query's start; start it again"
     with pytest.raises(ValueError, match=wider):
         reader.latestOffset({"seq": before}, EVERYTHING)
     with pytest.raises(ValueError, match=wider):

@@ -39,7 +39,7 @@ from lake.storage.where import ObjectPath
 from pyspark_sequin_events import catalog
 
 RANGE_ROWS = 4_000_000
-"""Seqs of one range: the most work that a crash loses, and that the driver plans at a time."""
+"""Seqs of one range: a crash loses at most the work of one range, and the driver plans one range at a time."""
 
 CONNECTIONS = 8
 """The most tasks that read the log at a time."""

@@ -22,10 +22,10 @@ class ChangeFile:
     """A file of changes in the lake, of one dataset and schema version.
 
     `source_id`, `source_epoch` and `table_oid`: the table whose changes the file has. They are None for files of an
-    earlier server version, which put all tables of one name into one file. `first_lsn` and `first_idx`: the least place
-    of a change. `last_lsn` and `last_idx`: the greatest place of a change that was not retried. Places are None if no
-    change has one, or if they are not known. `columns`: name → type in the file. `key`: the columns of the table's key
-    at the end of the file.
+    earlier server version, which put all tables of one name into one file. `first_lsn` and `first_idx`: the lowest
+    position of a change. `last_lsn` and `last_idx`: the highest position of a change that was not retried. They are
+    None if no change has a position, or if it is not known. `columns`: name → type in the file. `key`: the columns of
+    the table's key at the end of the file.
     """
 
     path: str
@@ -174,9 +174,10 @@ class ChangeFiles:
         return self._read("where f.export_id = $1 order by f.id", (export,))
 
     def of_tables(self, tables: Iterable[int], datasets: Iterable[str], after: int, upto: int) -> list[ChangeFile]:
-        """Return files with changes in after < seq <= upto, of tables by their oid, in order of seq.
+        """Return the files with changes of these tables in after < seq <= upto, in order of seq. `tables`: by oid.
 
-        `datasets`: includes the files of these that an earlier server version wrote, which do not name their table.
+        `datasets`: also return files of these datasets that an earlier server version wrote: they do not name their
+        table.
         """
         condition = f"f.lake_id = $1::text::uuid and f.last_seq > $3 and f.first_seq <= $4 and {_COMMITTED}"
         found = self._read(
@@ -210,8 +211,8 @@ class ChangeFiles:
     def last(self, tables: Iterable[int], datasets: Iterable[str], upto: int) -> list[ChangeFile]:
         """Return the newest files with changes up to that seq, newest first.
 
-        They are for each table, by oid, the newest file whose last place is known; for each of `datasets`, all files of
-        earlier server versions.
+        For each table (by oid), this is the newest file whose last position is known. For each of `datasets`, these are
+        all files of earlier server versions.
         """
         found = self._read(
             "where f.id in ("
@@ -229,7 +230,7 @@ class ChangeFiles:
         return sorted(found, key=lambda file: file.last_seq, reverse=True)
 
     def newest_schemas(self) -> dict[str, dict[int, Mapping[str, str]]]:
-        """Return the newest columns of every dataset, by schema version; they only get more and wider."""
+        """Return the newest columns of every dataset, by schema version. Columns are only added or widened."""
         found = self._ledger.rows(
             "select distinct on (dataset, version) dataset, version, columns::text from pipeline.export_schemas"
             " where lake_id = $1::text::uuid order by dataset, version, id desc",

@@ -23,7 +23,7 @@ from lake.storage.where import ObjectPath
 from pyspark_sequin_events.query import qualified
 
 FULL = 100
-"""The number of files with which a part is full: the next part names it, and begins empty."""
+"""A part is full when it has this many files: then the next part names it, and begins empty."""
 _TOUCHED = """
     select distinct f.dataset from pipeline.exports e join pipeline.export_files f on f.export_id = e.id
     where e.lake_id = $1::text::uuid and e.state = 'committed' and e.upto_seq > $2
@@ -129,7 +129,7 @@ class LakeManifest:
         self._id = str(lake.id)
 
     def require_same_log(self) -> int | None:
-        """Raise UnfitTargetError if the manifest lists events that the log lacks, except after a jump of the log.
+        """Raise UnfitTargetError if the manifest lists events that the log lacks, unless the log has jumped.
 
         If the manifest does not know the log's newest jump, return the first seq after that jump: the caller must bring
         the lake to the state of the ledger with `lake.lost.aside`.
@@ -266,12 +266,12 @@ class LakeManifest:
 
 
 def log_places(lake: Lake, upto: int) -> list[dict[str, Any]]:
-    """Return the source place of the last event up to a seq: none if it was dropped, several in a legacy table."""
+    """Return the source's position of the last event up to a seq: none if it was dropped, several in a legacy table."""
     return [dict(row) for row in lake.ledger.rows(_LOG_PLACE.format(events=qualified(lake.events_table)), (upto,))]
 
 
 def require_same_log(lake: Lake, head: dict[str, Any]) -> int | None:
-    """Raise UnfitTargetError if a manifest with this head is ahead of the log, or may be until the log jumps.
+    """Raise UnfitTargetError if a manifest with this head is ahead of the log, or can be until the log jumps.
 
     If the manifest does not know the newest jump of the log, return the first seq after that jump: the ledger may lack
     files that are in the lake. Otherwise return None.
@@ -282,9 +282,9 @@ def require_same_log(lake: Lake, head: dict[str, Any]) -> int | None:
     known, newest = int(head.get("jump", 0)), lake.ledger.newest_jump(lake.events_table)
     place = head.get("place")
     if known > newest:
-        reason = f"its manifest knows that the log jumped to seq {known}, and the log does not"
+        reason = f"its manifest has a jump of the log to seq {known}, and the log has no such jump"
     elif listed > exported and not listed < newest > known:
-        reason = f"its manifest lists events up to seq {listed}, and the log knows of an export up to {exported}"
+        reason = f"its manifest lists events up to seq {listed}, but the log only has exports up to {exported}"
     elif listed <= exported and place is not None and (places := log_places(lake, listed)) and place not in places:
         reason = f"the log has another event at seq {listed}"
     else:

@@ -1,6 +1,6 @@
 """Finds the seq of a moment: the log as it was before the first transaction that committed after the moment.
 
-Commit times grow with seq, with small exceptions: a server stamps a commit a moment before the commit has its place.
+Commit times grow with seq, with small exceptions: the source sets a commit's time a moment before its position.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ UNTYPED_SCHEMA: Mapping[str, str] = {**OURS, "record": "string"}
 class ExportPart:
     """The rows of one table and schema version in a range. `read` reads all of them.
 
-    `source_id`, `source_epoch` and `table_oid`: the table; `dataset`: its name in the lake at that place.
+    `source_id`, `source_epoch` and `table_oid`: the table; `dataset`: its name in the lake at that point.
     """
 
     dataset: str

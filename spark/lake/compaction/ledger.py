@@ -13,9 +13,9 @@ from lake.errors import ExporterFencedError
 from lake.ledger import LakeLedger, bigints, holder
 
 SETTLES = 3600
-"""Seconds after midnight (UTC) for which a day stays open: commits of the day may still have to be exported."""
+"""Seconds after midnight (UTC) for which a day stays open, because some of its commits may not be exported yet."""
 WAITS = 3600
-"""Seconds after which files of an open day are merged."""
+"""Files of an open day are merged after this many seconds."""
 _FILES = """
     with pending as (
         select f.table_oid, f.day from pipeline.export_files f
@@ -151,7 +151,7 @@ class CompactionLedger:
         return int(rows[0]["upto_seq"]) if rows else None
 
     def keep_files(self, files: Iterable[MergeCandidate]) -> None:
-        """Mark files that no compaction will merge any further."""
+        """Mark files that no compaction will merge again."""
         self._ledger.execute(
             "update pipeline.export_files set merged = 2 where id = any($1::text::bigint[])",
             (bigints(file.id for file in files),),
@@ -183,7 +183,7 @@ class CompactionLedger:
             self._ledger.execute(_OPENED, (self._lake, json.dumps(given)))
 
     def fixed_folders(self, datasets: Iterable[str]) -> set[str]:
-        """Return folders of days with files that have no path elsewhere, since an earlier server version wrote them."""
+        """Return folders of days that hold the only path of a file, because an earlier server version wrote it."""
         rows = self._ledger.rows(_FIXED, (self._lake, json.dumps(sorted(datasets))))
         return {row["path"].rpartition("/")[0] for row in rows}
 

@@ -16,7 +16,7 @@ SMALL = 128 * 1024 * 1024
 ENOUGH = 256 * 1024 * 1024
 """Bytes with which a merged file is large enough; it may have up to twice as many."""
 WAITING = 16
-"""The number of files of a table that are merged even before an hour has passed."""
+"""If a table has this many new files, they are merged before an hour has passed."""
 AS_EXPORTED, OF_THE_DAY, STAYS = 0, 1, 2
 """Levels of merging, stored in `pipeline.export_files.merged`."""
 

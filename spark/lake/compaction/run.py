@@ -33,9 +33,9 @@ from lake.storage import layout
 from lake.storage.identity import Lake
 
 AT_ONCE = 2_000
-"""Files that one compaction replaces, about: this bounds the work that a crash repeats, and how long exports wait."""
+"""About how many files one compaction replaces. The limit bounds the work lost by a crash, and the wait of exports."""
 SOON = 256 * 1024 * 1024
-"""Bytes that the driver merges faster than Spark starts."""
+"""If at most this many bytes must be merged, the driver does that faster than Spark starts."""
 NAMES = 3
 """The number of names for a merged file in a bucket: one for each attempt to upload it."""
 _POLL = 0.2
@@ -84,7 +84,7 @@ def _remove_unfinished(lake: Lake, ledger: CompactionLedger) -> None:
     for unfinished in ledger.unfinished("writing"):
         if isinstance(lake.root, Path):  # in a bucket, an upload may still end later
             lake.folder.remove_all(each.path for each in unfinished.written)
-        ledger.fail(unfinished.id, "its process ended before the lake had what it wrote")
+        ledger.fail(unfinished.id, "its process ended before the lake had the files that it wrote")
 
 
 def _plan(lake: Lake, ledger: CompactionLedger) -> CompactionPlan:
@@ -99,7 +99,10 @@ def _plan(lake: Lake, ledger: CompactionLedger) -> CompactionPlan:
 
 
 def _batches_of_groups(groups: Sequence[Sequence[MergeCandidate]]) -> Iterator[list[Sequence[MergeCandidate]]]:
-    """Yield as many groups as one compaction takes. A day is never divided, since each compaction makes it a folder."""
+    """Yield the groups for one compaction after the other.
+
+    A day is never divided: each compaction makes a new folder for it.
+    """
     taken: list[Sequence[MergeCandidate]] = []
     folder: str | None = None
     for group in sorted(groups, key=lambda group: layout.day(group[0].path) or ""):

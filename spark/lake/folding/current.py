@@ -131,7 +131,7 @@ def find_outdated(lake: Lake, latest_age: float = 0.0) -> list[PendingState]:
 
 
 def _divisible(lake: Lake) -> dict[int, bool]:
-    """Return if tables are shown, by the oids of all that have or had a state; empty with only one events table."""
+    """Return, by oid, True if a table is shown, for tables that have or had a state; empty with one events table."""
     return StateLedger(lake.ledger, lake.id).oids() if divided.other_events_tables(lake) else {}
 
 
@@ -180,7 +180,7 @@ def fold_all(
 ) -> None:
     """Bring every state up to the exported seq. If some fail, the others are made, then the first error is raised.
 
-    `spark`: None if all of `pending` are errors.
+    `spark` is None only if all of `pending` are errors.
     """
     failed: list[ExportError] = []
     seq = lake.ledger.exported_upto(lake.id)

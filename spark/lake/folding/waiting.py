@@ -1,6 +1,6 @@
-"""Lets current states wait: a large table is written again when enough of it has changed, or it has waited long enough.
+"""Lets the current states of large tables wait until enough rows have changed, or enough time has passed.
 
-The changes that such a state lacks are in the files of changes, so no other deltas are written. The next fold and
+The changes that a waiting state lacks are in the files of changes, so no other deltas are written. The next fold and
 `export state` apply them to the existing version, so both are exact even if states wait.
 """
 
@@ -19,9 +19,9 @@ from lake.storage import reading
 from lake.storage.identity import Lake
 
 SMALL = 1024 * 1024
-"""Bytes of all files of a state up to which the state is written at each run."""
+"""A state whose files have at most this many bytes is written at each run."""
 PART = 20
-"""A table is written again when one of this many rows has changed."""
+"""A table is written again if at least one in this many rows has changed."""
 _WAITING = """
     select t.id, t.source_id::text, t.source_epoch, t.table_oid,
         extract(epoch from now() - t.waits_since)::float8 as seconds, (

@@ -52,7 +52,9 @@ class CommitStamp:
 
 @dataclass(frozen=True)
 class TableChange:
-    """A change of a table that `was` named so before; None: it is new. `columns`: name → type; None: unchanged.
+    """A change of a table.
+
+    `was`: its name before the commit; None: the table is new. `columns`: name → type; None: unchanged.
 
     `same`: column → its name before; None: the names are the same. `added`: locations of files. With `is_whole`, these
     replace all files, otherwise the files in `removed`.

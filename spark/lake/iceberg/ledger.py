@@ -1,4 +1,4 @@
-"""The ledger of Iceberg tables: it knows the last commit of each, and one statement that sets all tables at once."""
+"""The ledger of Iceberg tables: it has the last commit of each, and sets all tables at once by one statement."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class CatalogSettings:
 
 @dataclass(frozen=True)
 class CommitHead:
-    """The last commit of all tables: its number, 0 before the first commit, and the seq up to which the tables are."""
+    """The last commit of all tables: its number (0 before the first one), and the seq up to which they have changes."""
 
     number: int
     upto_seq: int
@@ -261,7 +261,7 @@ class IcebergLedger:
         ]
 
     def files(self, after: int) -> list[dict[str, Any]]:
-        """Return the files of changes of exports that go beyond that seq, in order of seq."""
+        """Return the files of changes of all exports that end after that seq, in order of seq."""
         return self._ledger.rows(_FILES, (self._lake, after))
 
     def columns(self, datasets: Iterable[str]) -> dict[tuple[str, int], dict[str, str]]:

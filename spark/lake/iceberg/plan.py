@@ -48,7 +48,7 @@ class CommitPlan:
 
 @dataclass(frozen=True)
 class CommitPlanner:
-    """Plans a commit. `base`: the lake's location; `had`: reads a present property of an Iceberg table.
+    """Plans a commit. `base`: the lake's location; `had`: reads a property that an Iceberg table has before the commit.
 
     Without `has_renames`, a table that was renamed becomes a new one.
     """
@@ -159,7 +159,7 @@ def _expiry(table: IcebergTable) -> PlannedChange:
 
 
 def same_columns(lake: Lake, root: tuple[str, int, int], before: int, now: int) -> Mapping[str, str] | None:
-    """Return, by name in the form `now` (an id of pipeline.relations), the name of the column in the form `before`.
+    """Return, by each column's name in the form `now` (an id of pipeline.relations), its name in the form `before`.
 
     Return None if the history does not tell; then columns with the same name are the same.
     """

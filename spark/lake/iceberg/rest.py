@@ -31,7 +31,7 @@ class RestCatalog:
     """A REST catalog, whose further settings PyIceberg reads from `PYICEBERG_CATALOG__<NAME>__…`."""
 
     has_renames = False
-    """False: tables may exchange their names, which such a catalog cannot do at once."""
+    """A REST catalog renames no tables: if two tables exchange their names, it cannot do that in one step."""
 
     def __init__(self, name: str, uri: str) -> None:
         self._catalog: Catalog = load_catalog(name, type="rest", uri=uri, **_store_settings())

@@ -59,7 +59,7 @@ class ColumnField:
 class SchemaFields:
     """A schema, and the fields by the names of columns in new and in existing files.
 
-    `breaks`: a name means another field than before, so earlier snapshots would be read wrongly.
+    `breaks`: True if a name means another field than before, so that earlier snapshots would be read wrongly.
     """
 
     schema: Schema

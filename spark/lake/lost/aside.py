@@ -45,7 +45,7 @@ class LostFiles:
 
 
 def set_aside_lost(lake: Lake, jump: int) -> None:
-    """Bring the lake to the state of its ledger, which may have gone back before the log jumped to that seq.
+    """Set aside the files that the ledger lost because the log was restored, before it jumped to that seq.
 
     The lake's lock must be held. Raises UnfitTargetError if files that the ledger lists are gone.
     """
@@ -110,7 +110,7 @@ def _find_merged(missing: Collection[str], files: Collection[str]) -> str | None
 
 
 def _lacks_metadata(lake: Lake) -> bool:
-    """Return True if metadata of an Iceberg table was replaced and removed after the state that was restored."""
+    """Return True if the ledger names Iceberg metadata that was replaced and removed after the restored state."""
     base = f"file://{lake.root}/" if isinstance(lake.root, Path) else f"{lake.root}/"
     at = (table.location for table in IcebergLedger(lake).tables() if table.location)
     return bool(lake.folder.missing(each.removeprefix(base) for each in at if each.startswith(base)))

@@ -1,4 +1,4 @@
-"""Reads the files that the ledger knows: those that it lists, and those that it will remove itself."""
+"""Reads the paths that the ledger knows: the files that it lists, and the files that it will remove."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class KnownFiles:
 
     @property
     def versions(self) -> set[tuple[str, int]]:
-        """Dataset and seq of each version of a state."""
+        """The dataset and seq of each version of a state."""
         return {(each.dataset, each.seq) for each in self.states}
 
 

@@ -43,7 +43,7 @@ def _changes(root: Path, known: KnownFiles) -> Iterator[str]:
 
 
 def _fixed(known: KnownFiles) -> set[str]:
-    """Return folders of days with files that have no path elsewhere."""
+    """Return folders of days that hold the only path of a file."""
     return {path.rpartition("/")[0] for path in known.listed if layout.day(path) is None}
 
 
@@ -86,7 +86,7 @@ def _days(root: Path) -> Iterator[str]:
 
 
 def find_left_over(root: Path, known: KnownFiles, parts: Iterable[str], *, iceberg: bool) -> list[str]:
-    """Return paths that readers used before: folders of days, parts of the manifest, with `iceberg` all metadata."""
+    """Return paths that readers used before: folders of days, parts of the manifest; with `iceberg`, all metadata."""
     real = os.path.realpath(root)
     shown = {os.path.relpath(os.path.realpath(root / folder), real) for folder in days.find_links(root)}
     found = [

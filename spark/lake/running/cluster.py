@@ -70,7 +70,7 @@ def session(
 ) -> Iterator[SparkSession]:
     """Start a session whose executors have our modules. `master` None: that of spark-submit. Raises ExportError.
 
-    `password`: that of the pipeline database, for executors, if Spark encrypts its messages. `report_wait` gets a
+    `password`: of the pipeline database; executors get it if Spark encrypts its messages. `report_wait` gets a
     message while Spark has no executor.
     """
     require_answer(master)
@@ -137,7 +137,7 @@ def _jvm_writes_to(folder: Path) -> Iterator[None]:
 
 
 def _log_executor_changes() -> None:
-    """Let Spark log the ends of executors, whatever its log level is: `ExecutorWait` reads them."""
+    """Let Spark log the ends of executors at any log level, because `ExecutorWait` reads them."""
     log4j = SparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     log4j.core.config.Configurator.setLevel(_CLIENT, log4j.Level.INFO)
 

@@ -1,4 +1,4 @@
-"""Counts the cores that a cluster gives, and detects that it has given none for too long."""
+"""Counts the cores that a cluster grants, and detects if it grants none for too long."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class ExecutorWait:
 
 
 _REMEDY = (
-    "end what holds them, ask for less by spark.cores.max and spark.executor.memory in [spark], see the executors' "
-    f"standard error on the workers, or wait for longer by {settings.WAIT}"
+    "end the programs that hold them, request less (spark.cores.max, spark.executor.memory in [spark]), read the "
+    f"executors' standard error on the workers, or raise {settings.WAIT}"
 )
 
 

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from lake.running import script
 
 MOST_BYTES = 2**31
-"""Bytes of memory of the driver, its JVM and its workers above which the next run gets a new session."""
+"""If driver, JVM and workers use more than this many bytes of memory, the next run gets a new session."""
 
 
 class KeptSession:
-    """A Spark session that the first run which needs it starts; a context manager that closes it."""
+    """A Spark session, started by the first run that needs it. This context manager closes it."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()

@@ -1,4 +1,4 @@
-"""Ends a script when the process that started it ends, for whatever reason: otherwise its JVM would stay.
+"""Ends a script when the process that started it ends for any reason: otherwise its JVM would keep running.
 
 The parent also requests further runs through the script's standard input, with a line of JSON for each run.
 """
@@ -13,7 +13,7 @@ import sys
 import threading
 
 FLAG = "PIPELINE_ENDS_WITH_STDIN"
-"""The name of a variable that a parent sets, if it keeps the other end of standard input open while it lives."""
+"""The variable that a parent process sets if it keeps the other end of standard input open while it lives."""
 _requests: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
 
 

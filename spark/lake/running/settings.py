@@ -15,7 +15,7 @@ ORDERS: Mapping[str, str] = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-"""Required settings: with others, the files would differ."""
+"""Required settings: with other values, the files would differ."""
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -30,7 +30,7 @@ WAIT = "spark.pipeline.waitForCores"
 """The name of our setting among Spark's: the most seconds to wait for an executor."""
 WAIT_SECONDS = 300
 SECRET = re.compile(r"(?i)secret|password|token|access[._]?key")
-"""Names of settings whose values Spark hides: those of its default, and the names that AWS uses."""
+"""A pattern for settings whose values Spark hides: Spark's default pattern, and the names that AWS uses."""
 _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.authenticate.enableSaslEncryption")
 
@@ -48,7 +48,7 @@ def read_settings() -> dict[str, str]:
 
 
 def umask_setting() -> dict[str, str]:
-    """Return the setting that gives files which Spark writes the permissions of this process's umask."""
+    """Return the setting by which files that Spark writes get the permissions of this process's umask."""
     mask = os.umask(0o077)
     os.umask(mask)
     return {"spark.hadoop.fs.permissions.umask-mode": f"{mask:03o}"}
@@ -60,7 +60,7 @@ def encrypts(settings: Mapping[str, str]) -> bool:
 
 
 def store_credentials() -> dict[str, str]:
-    """Return settings that give executors of a cluster that encrypts the object store's keys of this environment.
+    """Return settings that pass the keys of the object store to executors, if the cluster encrypts its messages.
 
     A further setting tells Spark the names of the settings whose values it must hide.
     """

@@ -56,7 +56,7 @@ _IN_LAKES = """
 
 @dataclass(frozen=True)
 class TableDivision:
-    """The reason why the lake lacks changes of a table, or the backfill `whole_since`, from which on it has all."""
+    """The reason why the lake lacks changes of a table, or the backfill `whole_since`, after which it has all."""
 
     reason: str | None = None
     whole_since: FullBackfill | None = None
@@ -77,7 +77,7 @@ def other_events_tables(lake: Lake) -> dict[str, bool]:
 
 
 def divisions(lake: Lake, seq: int, asked: Sequence[DivisionQuery]) -> dict[tuple[str, int, int], TableDivision]:
-    """Return the divisions of these tables as of `seq`, by their roots. The number of queries is that for one table."""
+    """Return the divisions of these tables as of `seq`, by their roots. Many tables need no more queries than one."""
     elsewhere = other_events_tables(lake) if asked else {}
     if not elsewhere:
         return {}
@@ -118,7 +118,7 @@ def _matches(route: Mapping[str, Any], name: str, action: str) -> bool:
 
 
 def _expression(pattern: str) -> str:
-    """Return the regular expression of a pattern; only its last star is tried twice, so it takes linear time."""
+    """Return the regular expression of a pattern. It never backtracks beyond the last star, so it takes linear time."""
     first, *rest = map(re.escape, pattern.split("*"))
     between = "".join(f"(?>.*?{part})" for part in rest[:-1])
     return f"{first}{between}.*{rest[-1]}" if rest else first
@@ -146,7 +146,7 @@ def _by_changes(events_table: str, other: str, form: LakeTableForm) -> str:
 
 
 def _changed_later(lake: Lake, seq: int) -> dict[str, int]:
-    """Return the first seq of each events table after the next change of routes: later changes are newer than `seq`."""
+    """Return the first seq after the next change of routes, by events table: later events are newer than `seq`."""
     rows = lake.ledger.rows(_CHANGED_LATER, (lake.events_table, seq))
     return {name: int(first) for name, first in json.loads(rows[0]["first_seqs"]).items()} if rows else {}
 
@@ -154,7 +154,7 @@ def _changed_later(lake: Lake, seq: int) -> dict[str, int]:
 def _find_changed(
     lake: Lake, name: str, is_there: bool, asked: Iterable[tuple[DivisionQuery, int, int]]
 ) -> Collection[int]:
-    """Return the numbers of queries for whose tables an events table, or its lakes, have changes between two seqs."""
+    """Return the indexes of queries whose tables have changes between two seqs in another events table or its lakes."""
     given = json.dumps(list(_query_rows(asked)))
     found = {row["n"] for row in lake.ledger.rows(_IN_LAKES.format(asked=_ASKED), (given, name))}
     if is_there:

@@ -1,4 +1,4 @@
-"""Runs the folds of a table, each over the result of the one before, with either engine."""
+"""Runs the folds of a table with either engine; each fold begins with the result of the previous one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lake.storage.new_file import FileTarget
 from lake.storage.where import LakePath, relative
 
 MOST_BYTES = 80 * 1024 * 1024
-"""Bytes of rows in the memory of one task; the task takes at most four times as many."""
+"""The most bytes of rows in the memory of one task; the task needs at most four times as much memory."""
 
 
 @dataclass(frozen=True)

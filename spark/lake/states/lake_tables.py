@@ -94,9 +94,9 @@ class LakeTables:
         return [name for name in names if layout.dataset(*name) in datasets]
 
     def _reached(self, table: LinkedTable, newest: Iterable[ChangeFile]) -> ReplicationPlace | None:
-        """Return the greatest place of a table's changes up to the seq.
+        """Return the highest position of a table's changes up to the seq.
 
-        The place is None if no change has one, and _NOWHERE if there is no change.
+        The position is None if no change has one, and _NOWHERE if there is no change.
         `newest`: the newest files of the table, the newest first.
         """
         found: ReplicationPlace | None = _NOWHERE

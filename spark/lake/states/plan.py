@@ -15,9 +15,9 @@ from lake.tables.source_tables import LinkedTable
 from pyspark_sequin_events.history import OURS
 
 ROWS_PER_BUCKET = 250_000
-"""Rows of a bucket, about; a bucket is rewritten as a whole when one of its keys changes."""
+"""About how many rows a bucket has; a bucket is rewritten completely when one of its keys changes."""
 GROWN = 4
-"""A table gets more buckets when it has this many times the rows for which its buckets were made."""
+"""A table gets more buckets when its rows are this many times as many as its buckets were made for."""
 STATE: Mapping[str, str] = {"record_pk": "string", "seq": "bigint", "committed_at": "timestamp", "exact": "string"}
 """The columns with which every row of a state begins, before the columns of its table."""
 
@@ -61,7 +61,7 @@ class StateColumn:
 
 @dataclass(frozen=True)
 class ChangeReading:
-    """Changes in files with `since` <= place < `until` (None: no bound); changes without a place come first.
+    """Changes in files with `since` <= position < `until` (None: no bound); changes without a position come first.
 
     `numbers`: column of the files → number of the table's column. Without `has_key`, the table had no key then, so
     nothing identifies its rows. `refused`: the reason why none of these changes can be folded.
@@ -199,7 +199,7 @@ def plan(history: FoldHistory, files_after: FilesAfter, bases: Iterable[StateVer
 def _begin(
     history: FoldHistory, reached: Sequence[NumberedForm], bases: Iterable[StateVersion], seq: int
 ) -> tuple[StateVersion | None, int, int]:
-    """Return the state with which the folds begin, if any, the index of its form, and the seq before the changes."""
+    """Return the state with which the folds begin, the index of its form, and the seq before the first change."""
     at = {form.form.id: number for number, form in enumerate(reached)}
     whole = history.whole_since or FullBackfill(0, 0)
     fit = (b for b in bases if whole.upto <= b.seq <= seq and b.form_id in at)
@@ -215,7 +215,7 @@ def _begin(
 
 
 _JUMPED = 10**12
-"""Seqs of a file, which has more only if the log has jumped: then its seqs tell nothing about its rows."""
+"""A file spans more seqs than this only if the log has jumped. Then its seqs say nothing about its number of rows."""
 
 
 def _rows_after(file: ChangeFile, after: int) -> int:

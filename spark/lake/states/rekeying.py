@@ -1,4 +1,4 @@
-"""Makes the record_pk of rows of a state from their values: after a change of the key, no event has it.
+"""Makes the record_pk of rows of a state from their values: after a change of the key, no event has the new record_pk.
 
 The text is the one that pipeline/wal/record_key.py makes when a row is written, so that later changes find the row.
 """
@@ -33,8 +33,8 @@ Text = Callable[[Any], str]
 def rekey_rows(rows: DataFrame, form: NumberedForm) -> DataFrame:
     """Return the rows with the record_pk that their values make under the key of `form`.
 
-    Raises UnclearHistoryError if this module cannot print a type of the key, or if two rows share a key: then the
-    state lacks something. Spark reads the values of a row when it evaluates the frame.
+    Raises UnclearHistoryError if this module cannot print a type of the key, or if two rows share a key, which
+    means that the state lacks changes. Spark reads the values of a row when it evaluates the frame.
     """
     key = key_function(form)
     numbers = [form.numbers[name] for name in form.form.key]

@@ -70,7 +70,7 @@ def _step(record_pk: Column, live: Column, left: Column) -> Column:
 
 
 def _find_suppliers(taken: DataFrame, omitted: Sequence[str]) -> DataFrame:
-    """Return, for each step and omitted column, the seq `at` which the `holder`'s row got a value or another key.
+    """Return, for each step and omitted column, the seq `at` which the row of `holder` got a value or another key.
 
     If `at` is null, the row is older than the fold. For a step that leaves a key, the result is for the row under that
     key.
@@ -93,7 +93,7 @@ def _find_suppliers(taken: DataFrame, omitted: Sequence[str]) -> DataFrame:
 
 
 def _resolve_links(links: DataFrame) -> DataFrame:
-    """Return links that lead to a value, each instead of the chain of key changes that begins with it.
+    """Replace each chain of key changes by one link that leads to a value.
 
     Every round halves the chains.
     """

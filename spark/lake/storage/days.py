@@ -1,4 +1,4 @@
-"""Handles the folders that readers list: those of days, and of tables' current states. They hold second names of files.
+"""Handles the folders that readers list: days, and current states of tables. They contain second names of files.
 
 The files themselves are elsewhere, under paths that never change. The content of such a folder is replaced as a whole:
 a new folder is made, and the two are exchanged. So a reader that lists the folder finds either the old or the new
@@ -20,7 +20,7 @@ from lake.storage.new_file import sync
 
 
 class ExchangeRefusedError(Exception):
-    """The file system does not exchange a folder, for the reason in the text. Everything is as it was before."""
+    """The file system cannot exchange a folder; the text has the reason. Nothing has changed."""
 
 
 def show(root: Path, path: str) -> set[Path]:

@@ -67,7 +67,7 @@ class DiskFolder:
             probe.unlink()
 
     def require_empty(self) -> None:
-        """Require that a folder which becomes a lake holds nothing but lakes. Raises UnfitTargetError."""
+        """Raise UnfitTargetError unless the new lake's folder is empty, or contains only other lakes."""
         with unfit(self.path):
             held = list(self.path.iterdir()) if self.path.exists() else []
             ours = [entry for entry in held if entry.name == layout.STAGING or (entry / layout.MANIFEST).is_file()]
@@ -111,7 +111,7 @@ class DiskFolder:
             return False
 
     def missing(self, paths: Iterable[str]) -> set[str]:
-        """Return the paths at which nothing exists."""
+        """Return those of the paths that do not exist."""
         return {path for path in paths if not (self.path / path).exists()}
 
     def remove_all(self, paths: Iterable[str]) -> None:

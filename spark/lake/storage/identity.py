@@ -43,7 +43,7 @@ class Lake:
 
     @cached_property
     def exchange_refusal(self) -> str | None:
-        """Why the file system cannot exchange two folders, by a test; None: it can. Raises UnfitTargetError."""
+        """The reason why a test could not exchange two folders; None: it could. Raises UnfitTargetError."""
         assert isinstance(self.root, Path)  # noqa: S101  in a bucket there are no folders
         with unfit(self.root):
             found = refusal(self.root / layout.STAGING)

@@ -45,7 +45,9 @@ class ObjectFolder:
         probe = self.path / layout.STAGING / f"probe-{uuid.uuid4().hex}"
         object_store.put(probe, b"\0")
         if object_store.get(probe) is None:
-            raise UnfitTargetError(f"{probe} was written and cannot be read; name a bucket that shows what was written")
+            raise UnfitTargetError(
+                f"{probe} was written and cannot be read; name a bucket in which new objects are visible at once"
+            )
         object_store.remove_all([probe])
 
     def require_empty(self) -> None:
@@ -66,7 +68,7 @@ class ObjectFolder:
         return object_store.has(self.path / path)
 
     def missing(self, paths: Iterable[str]) -> set[str]:
-        """Return the paths at which there is no object."""
+        """Return those of the paths that have no object."""
         at = {self.path / path: path for path in paths}
         return {at[each] for each in object_store.missing(at)}
 

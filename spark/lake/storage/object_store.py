@@ -22,7 +22,7 @@ from lake.storage.where import ObjectPath
 AT_ONCE = 16
 """The most parallel requests of the driver."""
 _ATTEMPTS = 10
-"""Attempts of each request: the second after 50 ms, each further one after twice that time, for 25 s in all."""
+"""Attempts of each request: the second one after 50 ms, each later one after twice the time, 25 s in all."""
 _CONNECT_SECONDS, _SILENT_SECONDS = 10.0, 60.0
 _COPY_BYTES = 8 * 1024 * 1024
 REMEDY = "check the bucket, AWS_ENDPOINT_URL, AWS_REGION and the credentials of the AWS SDK, or try again"

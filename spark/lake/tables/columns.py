@@ -16,8 +16,8 @@ NUMERIC = 1700
 class NumberedForm:
     """A form with the numbers of its columns: one number is one column, in all forms.
 
-    `key`: the numbers of the key's columns. `unclear`: columns that were dropped or added since the form before, if
-    nothing tells whether one was renamed to another.
+    `key`: the numbers of the key's columns. `unclear`: columns that were dropped or added since the previous form, if
+    it is not known whether one of them was renamed.
     """
 
     form: LakeTableForm
@@ -79,9 +79,9 @@ def _by_attnum(form: LakeTableForm, before: NumberedForm) -> dict[str, int]:
 def _by_name(
     form: LakeTableForm, numbers: dict[str, int], reference: NumberedForm, newest: NumberedForm, *, is_same: bool
 ) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Number the columns that have no known attnum, and return all numbers and the names that stay unclear.
+    """Number the columns whose attnum is not known. Return all numbers, and the names that are still unclear.
 
-    `reference`: the form before of the same relation; if there is none, the form before of the table.
+    `reference`: the previous form of the same relation; if there is none, the previous form of the table.
     """
     numbers = dict(numbers)
     taken = set(numbers.values())
@@ -112,7 +112,7 @@ def _by_name(
 
 
 def _text_of(type_oid: int, type_modifier: int) -> object:
-    """Return the kind of a type's text: types whose values have the same text have one kind."""
+    """Return the text format of a type: types whose equal values have the same text share a format."""
     if type_oid in _INTEGERS:
         return "integer"
     if type_oid in _TEXTS:

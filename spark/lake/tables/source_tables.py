@@ -77,7 +77,7 @@ class _KnownTables:
             self._by_name[_name(table.forms[-1])] = table
 
     def take(self, form: LakeTableForm) -> LinkedTable | None:
-        """Take out and return the known table that continues with this form; None if no table does.
+        """Find the known table that continues with this form, and remove it from the known ones; None if none does.
 
         After a restore, another table may have the oid. Then the name decides, if a known table has it.
         """
@@ -94,7 +94,9 @@ class _KnownTables:
 def owners(
     tables: Iterable[LinkedTable], places: Mapping[tuple[str, int, int], ReplicationPlace | None]
 ) -> dict[str, LinkedTable]:
-    """Return the table of each dataset, as of the place up to which the changes of each table (by its root) go.
+    """Return the table of each dataset, as of the last position of each table's changes.
+
+    `places`: these positions, by the table's root.
 
     If two tables were last known by one name, the table that got the name later has it: the other was dropped or
     renamed.

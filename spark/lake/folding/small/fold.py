@@ -27,7 +27,7 @@ from lake.tables.columns import NumberedForm
 from pyspark_sequin_events.types import wider
 
 MOST_COMPRESSED = 24 * 1024 * 1024
-"""The most bytes of change files with which a table is small."""
+"""A table is small if its change files have at most this many bytes."""
 MOST_CHANGES = 400_000
 """The most changes of a small table: more take too much memory, however short their rows are."""
 

@@ -1,4 +1,4 @@
-"""Reads the changes of a fold inside a task: first the columns that tell which changes count, then their values."""
+"""Reads the changes of a fold inside a task: first the columns that decide which changes count, then their values."""
 
 from __future__ import annotations
 
@@ -135,7 +135,10 @@ def _in_range(held: pa.Table, folding: PlannedFold) -> pa.ChunkedArray:
 
 
 def _between(held: pa.Table, reading: ChangeReading) -> pa.ChunkedArray:
-    """Return a mask: True if a change is at a place of the reading. Changes without a place come before all others."""
+    """Return a mask: True if a change is within the positions of the reading.
+
+    Changes without one come before all others.
+    """
     here = pc.is_valid(held.column("seq"))
     if reading.since is not None:
         here = _and(here, _not_before(held, reading.since))

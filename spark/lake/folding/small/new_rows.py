@@ -17,9 +17,9 @@ from lake.states.schema_cast import column
 
 @dataclass(frozen=True)
 class NewRows:
-    """New rows: row n is the row at `places[n]` of `held`, except that values of columns in `instead[n]` are elsewhere.
+    """New rows. Row n is the row at index `places[n]` of `held`, except for the columns in `instead[n]`.
 
-    `instead[n]`: number of a column → place of its value; None: the log never had the value.
+    `instead[n]`: number of a column → index in `held` of the row with its value; None: the log never had the value.
     """
 
     held: FoldRows

@@ -18,7 +18,7 @@ from lake.storage.where import LakePath
 from pyspark_sequin_events.types import arrow_type
 
 ExactTexts = dict[int, dict[int, str]]
-"""`exact`: texts by the place of a row, then by the number of a column."""
+"""The texts of `exact`: by the index of a row, then by the number of a column."""
 _OURS = ("record_pk", "seq", "committed_at")
 
 
@@ -94,7 +94,7 @@ def rows_of_base(base: FoldBase, files: Sequence[BucketFile], columns: Sequence[
 
 
 def retype_rows(rows: FoldRows, columns: Sequence[StateColumn]) -> FoldRows:
-    """Return the rows with other columns."""
+    """Return the rows with exactly these columns: values are cast, and missing values are null."""
     numbers = {name: int(name[1:]) for name in rows.table.column_names if name not in _OURS}
     kept = {each.number for each in columns}
     table = rows.table.append_column("exact", pa.nulls(rows.table.num_rows, pa.string()))

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 GONE = -1
-"""A value instead of a change's number: no row has the key."""
+"""The value instead of a change's number if no row has the key."""
 RowHolder = int | str | None
-"""The holder of a row's values at a moment: the change that wrote it, or GONE, or its key if no change wrote it."""
+"""The holder of a row's values: the number of the change that wrote the row, its key if no change did, or GONE."""
 
 
 @dataclass
 class KeySteps:
     """The steps of all keys. `last`: key → its last change, or GONE.
 
-    `omitted`: change → columns that it left out. `before`: change that left columns out → holder of its row before it.
+    `omitted`: change → the columns that it left out. `before`: such a change → the holder of the row before it.
     """
 
     last: dict[str | None, int] = field(default_factory=dict)
