@@ -88,7 +88,7 @@ def test_all_is_well(findings: Check, source: psycopg.Connection) -> None:
 
 def test_no_table_matches(findings: Check, source: psycopg.Connection) -> None:
     found = findings(tables="nowhere.*")
-    assert levels(found) == {} and found["tables"].text.startswith("the source has none yet")
+    assert levels(found) == {} and found["tables"].text.startswith("the source has no tables yet")
     source.execute("create table orders (id int primary key)")
     found = findings(tables="nowhere.*")
     assert levels(found) == {"tables": "error"}

@@ -70,7 +70,7 @@ def limits(*found: FollowerStatus, applier: ApplierActivity | None = None, own: 
         (ApplierActivity("waiting", "IO DataFileRead"), "its server waits for IO DataFileRead", "disk"),
         (ApplierActivity("idle"), "its server waits for its applier", "CPU"),
         (ApplierActivity("absent"), "its applier is not connected", "`pipeline followers show reports`"),
-        (ApplierActivity("unknown", "no password"), "cannot be seen: no password", "`pipeline followers show reports`"),
+        (ApplierActivity("unknown", "no password"), "cannot be read: no password", "`pipeline followers show reports`"),
     ],
     ids=lambda each: each.doing if isinstance(each, ApplierActivity) else "",
 )
