@@ -73,9 +73,8 @@ def adopt(
     `reread`: the next server compares the tables with the log, and appends rows that differ. `restored`: the log jumps,
     as it does whenever an epoch begins.
 
-    If this database has no positions, a slot with another database's mark is taken over. `agree` is called before
-    anything is changed, and can prevent the change by an exception. Raises PipelineError if a server runs, or the
-    source cannot be replicated from.
+    If this database has no positions, a slot with another database's mark is taken over. `agree` is called before any
+    change, and may raise to prevent it. Raises PipelineError if a server runs, or replication is not possible.
     """
     source, pipeline = prepare.connect(config, name="pipeline adopt")
     with source, pipeline:
@@ -165,9 +164,7 @@ class _Adoption:
         return found
 
     async def _replay_differs(self, stream: ReplicationStream) -> list[ReplicationError]:
-        """The reasons for a new epoch that only the stream shows: the slot does not replay the staged changes.
-
-        This confirms nothing at the slot."""
+        """The reasons that only the stream shows: the slot does not replay the staged changes. Confirms nothing."""
         own = own_tables.read(self._source, self._pipeline, self._config.events_tables)
         replay = RelationRegistry(self._source, self._pipeline, self._stored, own=own).replay(0)
         try:
@@ -328,10 +325,7 @@ def _cause(reason: ReplicationError) -> str:
 
 @contextmanager
 def hold_all_roles(pipeline: Connection) -> Iterator[None]:
-    """Hold all roles, so that no server starts.
-
-    Sends signs of life, because otherwise a server that stands by would consider this process frozen.
-    """
+    """Hold all roles, so that no server starts. Sends signs of life, so that it does not count as frozen."""
     for role in ALL_ROLES:
         if not role_locks.try_acquire(pipeline, role):
             holder = role_locks.states(pipeline).get(role)
