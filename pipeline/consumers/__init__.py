@@ -1,3 +1,3 @@
-"""Live readers: consumers, how far each has read, and how they are woken when there is more."""
+"""Live readers: consumers, their positions in the log, and how they are woken when new events arrive."""
 
 from __future__ import annotations

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Consumers: queues of changed rows, and positions in the log.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The consumer's name.", show_default=False)]
-Listed = Annotated[str | None, typer.Option(help="Comma separated; default: all.")]
-START = "now, beginning, or a seq after which to begin."
+CommaSeparated = Annotated[str | None, typer.Option(help="Comma separated; default: all.")]
+START_HELP = "now, beginning, or a seq after which to begin."
 
 
 @app.command("list", epilog="Example: pipeline consumers list")
 def consumers_list(context: typer.Context, as_json: Json = False) -> int:
-    """Each consumer with its pending and delivered items, and how many seqs it is behind."""
+    """List the consumers with their pending and delivered items, and how many seqs they are behind."""
     from pipeline.consumers import status
     from pipeline.consumers.render import show_consumers
 
     with _connected(context) as connection:
-        found = status.find(connection)
+        found = status.find_consumers(connection)
     output({"data": found}, as_json, lambda: show_consumers(found))
     return 0
 
@@ -40,31 +40,33 @@ def consumers_create(
     context: typer.Context,
     name: Name,
     kind: Annotated[str, typer.Option(help="records (a queue) or cursor (a position).")] = "records",
-    tables: Listed = None,
-    actions: Listed = None,
+    tables: CommaSeparated = None,
+    actions: CommaSeparated = None,
     events_table: Annotated[
         str | None, typer.Option(help="The events table to read, if not the default one.", show_default=False)
     ] = None,
-    start: Annotated[str, typer.Option(help=START)] = "now",
-    group_by: Annotated[str | None, typer.Option(help="Columns; one item of a group is delivered at a time.")] = None,
+    start: Annotated[str, typer.Option(help=START_HELP)] = "now",
+    group_by: Annotated[str | None, typer.Option(help="Columns; one item of a group is in flight at a time.")] = None,
     collapse: Annotated[
         bool, typer.Option(help="An item is a row with its last change; otherwise each change is an item.")
     ] = True,
     visibility: Annotated[float, typer.Option(help="Seconds until an unacknowledged item is redelivered.")] = 30.0,
-    max_deliveries: Annotated[int | None, typer.Option(help="Then an item is a dead letter. Default: never")] = None,
+    max_deliveries: Annotated[
+        int | None, typer.Option(help="Deliveries after which an item becomes a dead letter. Default: no limit")
+    ] = None,
     max_unacknowledged: Annotated[
-        int | None, typer.Option(help="Items delivered at a time. Default: any number")
+        int | None, typer.Option(help="The most items in flight at a time. Default: no limit")
     ] = None,
     as_json: Json = False,
 ) -> int:
     """Create a consumer."""
     given: dict[str, Any] = {
         "kind": kind,
-        "tables": _split(tables) or [],
-        "actions": _split(actions) or [],
+        "tables": _split_list(tables) or [],
+        "actions": _split_list(actions) or [],
         "events_table": events_table,
         "start": start,
-        "group_by": _split(group_by),
+        "group_by": _split_list(group_by),
         "collapse": collapse,
         "visibility": visibility,
         "max_deliveries": max_deliveries,
@@ -75,33 +77,33 @@ def consumers_create(
 
 @app.command("show", epilog="Example: pipeline consumers show mailer")
 def consumers_show(context: typer.Context, name: Name, as_json: Json = False) -> int:
-    """One consumer: its settings and status."""
+    """Show the settings and the status of a consumer."""
     from pipeline.consumers import status
     from pipeline.consumers.render import show_consumer
 
     with _connected(context) as connection:
-        found = status.find(connection, name)
+        found = status.find_consumers(connection, name)
     if not found:
-        raise _unknown(name)
+        raise _unknown_consumer(name)
     output(found[0], as_json, lambda: show_consumer(found[0]))
     return 0
 
 
 @app.command("delete", epilog="Example: pipeline consumers delete mailer")
 def consumers_delete(context: typer.Context, name: Name, as_json: Json = False) -> int:
-    """Delete a consumer, with what it has not acknowledged. The log stays."""
+    """Delete a consumer, with its unacknowledged items. The log stays."""
     return _change(context, "drop_consumer", "deleted", name, as_json)
 
 
 @app.command("pause", epilog="Example: pipeline consumers pause mailer")
 def consumers_pause(context: typer.Context, name: Name, as_json: Json = False) -> int:
-    """Deliver nothing more to it; changes are still kept for it."""
+    """Deliver no more items to a consumer until it is resumed; changes are still kept for it."""
     return _change(context, "pause_consumer", "paused", name, as_json)
 
 
 @app.command("resume", epilog="Example: pipeline consumers resume mailer")
 def consumers_resume(context: typer.Context, name: Name, as_json: Json = False) -> int:
-    """Deliver again."""
+    """Deliver items to a paused consumer again."""
     return _change(context, "resume_consumer", "resumed", name, as_json)
 
 
@@ -109,10 +111,10 @@ def consumers_resume(context: typer.Context, name: Name, as_json: Json = False) 
 def consumers_reset(
     context: typer.Context,
     name: Name,
-    start: Annotated[str, typer.Option(help=START)] = "beginning",
+    start: Annotated[str, typer.Option(help=START_HELP)] = "beginning",
     as_json: Json = False,
 ) -> int:
-    """Start again at another place in the log; what it has not acknowledged is forgotten."""
+    """Start a consumer again at another place in the log; its unacknowledged items are forgotten."""
     return _change(context, "reset_consumer", "reset", name, as_json, start=start)
 
 
@@ -120,13 +122,13 @@ def consumers_reset(
 def consumers_dead_letters(
     context: typer.Context,
     name: Name,
-    retry: Annotated[bool, typer.Option("--retry", help="Put them back into the queue.")] = False,
-    discard: Annotated[bool, typer.Option("--discard", help="Delete them.")] = False,
-    seqs: Annotated[list[int] | None, typer.Option("--seq", help="Only this one; can be repeated.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many to show.")] = 100,
+    retry: Annotated[bool, typer.Option("--retry", help="Put the dead letters back into the queue.")] = False,
+    discard: Annotated[bool, typer.Option("--discard", help="Delete the dead letters.")] = False,
+    seqs: Annotated[list[int] | None, typer.Option("--seq", help="Only this dead letter; can be repeated.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="The most dead letters to show.")] = 100,
     as_json: Json = False,
 ) -> int:
-    """Items that were delivered too often: show them, put them back, or delete them."""
+    """Show, retry or discard the dead letters: items that were delivered too often."""
     from pipeline.consumers import status
     from pipeline.consumers.render import show_dead_letters
     from pipeline.errors import ConfigError
@@ -136,15 +138,16 @@ def consumers_dead_letters(
     if seqs and not (retry or discard):
         raise ConfigError("--seq selects dead letters to --retry or to --discard: use it with one of these")
     with _connected(context) as connection:
-        if not status.find(connection, name):
-            raise _unknown(name)
+        if not status.find_consumers(connection, name):
+            raise _unknown_consumer(name)
         if retry or discard:
-            count = status.call(connection, "retry_dead" if retry else "discard_dead", name=name, seqs=seqs or None)
+            change: LiteralString = "retry_dead" if retry else "discard_dead"
+            count = status.change_consumer(connection, change, name=name, seqs=seqs or None)
             done = "put back" if retry else "discarded"
             output({"count": count}, as_json, lambda: say(f"{count} dead letters of {name} {done}"))
             return 0
-        found = status.dead_letters(connection, name, limit)
-    if as_json:  # as Postgres printed them: no digit is lost
+        found = status.list_dead_letters(connection, name, limit)
+    if as_json:  # the texts of Postgres, so that no digit is lost
         print(in_json(f'{{"data": [{", ".join(letter["letter"] for letter in found)}]}}'))
     else:
         show_dead_letters(name, found)
@@ -152,21 +155,21 @@ def consumers_dead_letters(
 
 
 def _change(context: typer.Context, change: LiteralString, done: str, name: str, as_json: bool, **given: Any) -> int:
-    """Call a function and report it; with JSON print the consumer as it is then, or as it was if it was deleted."""
+    """Change a consumer and report it; with JSON print its status after the change, or before it if it was deleted."""
     from pipeline.consumers import status
 
     with _connected(context) as connection, connection.transaction():
-        before = status.find(connection, name)
+        before = status.find_consumers(connection, name)
         if not before and change != "create_consumer":
-            raise _unknown(name)
-        status.call(connection, change, name=name, **given)
-        found = (status.find(connection, name) or before)[0]
+            raise _unknown_consumer(name)
+        status.change_consumer(connection, change, name=name, **given)
+        found = (status.find_consumers(connection, name) or before)[0]
     output(found, as_json, lambda: say(f"consumer {json.dumps(name)} {done}"))
     return 0
 
 
-def _unknown(name: str) -> PipelineError:
-    """Whoever wants to change or remove a consumer does not want to create it: the name is wrong."""
+def _unknown_consumer(name: str) -> PipelineError:
+    """Return the error for a wrong name. Its remedy is not to create a consumer: the user wants to change one."""
     from pipeline.errors import UnknownConsumerError
 
     return UnknownConsumerError(f'there is no consumer "{name}"; `pipeline consumers list` shows all')
@@ -174,7 +177,7 @@ def _unknown(name: str) -> PipelineError:
 
 @contextmanager
 def _connected(context: typer.Context) -> Iterator[Connection]:
-    """A connection; errors that SQL functions raise are reported with their own message."""
+    """Yield a connection; report errors that SQL functions raise with their messages."""
     import psycopg
 
     from pipeline import refusals
@@ -188,5 +191,5 @@ def _connected(context: typer.Context) -> Iterator[Connection]:
             raise refusal from error
 
 
-def _split(given: str | None) -> list[str] | None:
+def _split_list(given: str | None) -> list[str] | None:
     return None if given is None else [part.strip() for part in given.split(",") if part.strip()]

@@ -12,16 +12,16 @@ from pipeline.terminal import drawing
 from pipeline.terminal.drawing import EscapedText
 
 _STYLES = {"active": "green", "paused": "yellow"}
-_MOST = 100_000
-"""Counts stop at this number."""
+_MAX_COUNT = 100_000
+"""The number at which counts stop."""
 
 
-def summary(found: Sequence[ConsumerStatus]) -> Table:
-    """For `status` and `list`: one line for each consumer."""
+def summary_table(found: Sequence[ConsumerStatus]) -> Table:
+    """Return the table for `status` and `list`, with one line for each consumer."""
     columns = ("consumer", "kind", "state", "pending", "in flight", "dead", "oldest", "position", "behind", "reader")
     if not any(each.events_table for each in found):
-        return drawing.table(columns, map(_line, found))
-    return drawing.table((*columns, "events table"), ([*_line(each), _reads(each)] for each in found))
+        return drawing.table(columns, map(_summary_line, found))
+    return drawing.table((*columns, "events table"), ([*_summary_line(each), _events_table(each)] for each in found))
 
 
 def has_problem(each: ConsumerStatus) -> bool:
@@ -29,7 +29,7 @@ def has_problem(each: ConsumerStatus) -> bool:
     return each.state != "active" or bool(each.dead) or (each.events_table is not None and not each.routed)
 
 
-def _reads(each: ConsumerStatus) -> EscapedText:
+def _events_table(each: ConsumerStatus) -> EscapedText:
     if each.events_table is None:
         return drawing.dim("default")
     if each.routed:
@@ -37,7 +37,7 @@ def _reads(each: ConsumerStatus) -> EscapedText:
     return EscapedText(f"{each.events_table}: no route sends changes there", "yellow")
 
 
-def _line(each: ConsumerStatus) -> list[object]:
+def _summary_line(each: ConsumerStatus) -> list[object]:
     return [
         each.name,
         each.kind,
@@ -54,7 +54,8 @@ def _line(each: ConsumerStatus) -> list[object]:
 
 def show_consumers(found: Sequence[ConsumerStatus]) -> None:
     """Print all consumers."""
-    drawing.show(summary(found) if found else "there are no consumers; create one: `pipeline consumers create NAME`")
+    remedy = "there are no consumers; create one: `pipeline consumers create NAME`"
+    drawing.show(summary_table(found) if found else remedy)
 
 
 def show_consumer(found: ConsumerStatus) -> None:
@@ -70,11 +71,12 @@ def show_consumer(found: ConsumerStatus) -> None:
         ("max unacknowledged", drawing.whole(found.max_unacknowledged)),
         ("created", found.created_at),
     )
-    drawing.show(summary([found]), drawing.table(("", ""), ((drawing.dim(label), value) for label, value in settings)))
+    labelled = drawing.table(("", ""), ((drawing.dim(label), value) for label, value in settings))
+    drawing.show(summary_table([found]), labelled)
 
 
 def show_dead_letters(name: str, found: Sequence[dict[str, Any]]) -> None:
-    """Print a consumer's dead letters, without their values, which --json prints."""
+    """Print a consumer's dead letters, without their values; --json prints the values, too."""
     columns = ("seq", "table", "key", "action", "deliveries", "committed")
     rows = (
         (
@@ -91,4 +93,4 @@ def show_dead_letters(name: str, found: Sequence[dict[str, Any]]) -> None:
 
 
 def _count(number: int | None) -> str:
-    return f"{_MOST:,} or more" if number is not None and number >= _MOST else drawing.whole(number)
+    return f"{_MAX_COUNT:,} or more" if number is not None and number >= _MAX_COUNT else drawing.whole(number)

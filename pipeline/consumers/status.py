@@ -12,20 +12,20 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
-_TABLES_READ = """\
+_READ_TABLES = """\
 select distinct events_table from pipeline.consumers
 where events_table is not null and to_regclass(pipeline.events_relation(events_table)) is not null
 order by events_table
 """
-"""The events tables beside the default one that consumers read, and that exist."""
+"""SQL for the existing events tables, other than the default one, that consumers read."""
 
 
 @dataclass(frozen=True)
 class ConsumerStatus:
-    """A row of `pipeline.consumers` with counts, which stop at 100 000; None where they do not apply to its kind.
+    """A row of `pipeline.consumers` with counts, which stop at 100 000; None if a count does not apply to its kind.
 
-    `events_table`: what it reads; None is the default one. `routed`: whether a route in force sends changes there.
-    `visibility` and `oldest_pending_seconds` are in seconds; `lag` is in seqs, from its position to the newest event.
+    `events_table`: the table that it reads; None is the default one. `routed`: True if a route in force sends changes
+    to that table. `visibility`: in seconds. `lag`: the number of seqs from its position to the newest event.
     """
 
     id: int
@@ -53,23 +53,23 @@ class ConsumerStatus:
     lag: int
 
 
-def find(connection: Connection, name: str | None = None) -> list[ConsumerStatus]:
-    """All consumers ordered by name, or the named one; empty when there is none."""
+def find_consumers(connection: Connection, name: str | None = None) -> list[ConsumerStatus]:
+    """Return all consumers ordered by name, or only the named one; an empty list if there is none."""
     return queries.rows(connection, ConsumerStatus, statement("consumers", "consumer_status"), {"name": name})
 
 
-def tables_read(connection: Connection) -> list[str]:
-    """The events tables beside the default one that consumers read, and that exist."""
-    return [name for (name,) in connection.execute(_TABLES_READ).fetchall()]
+def list_read_tables(connection: Connection) -> list[str]:
+    """Return the existing events tables, other than the default one, that consumers read."""
+    return [name for (name,) in connection.execute(_READ_TABLES).fetchall()]
 
 
-def call(connection: Connection, named: LiteralString, /, **arguments: Any) -> Any:
-    """Run one of the statements that change a consumer; returns its value, if it has one."""
-    return queries.value(connection, statement("consumers", named), arguments)
+def change_consumer(connection: Connection, change: LiteralString, /, **arguments: Any) -> Any:
+    """Execute one of the statements that change a consumer; return its value, if it has one."""
+    return queries.value(connection, statement("consumers", change), arguments)
 
 
-def dead_letters(connection: Connection, name: str, limit: int) -> list[dict[str, Any]]:
-    """The oldest dead letters of a consumer, as columns by name; `letter` is the whole dead letter as JSON text."""
+def list_dead_letters(connection: Connection, name: str, limit: int) -> list[dict[str, Any]]:
+    """Return the oldest dead letters of a consumer, as columns by name; `letter` is the dead letter as JSON text."""
     with connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
             statement("consumers", "dead_letters"), {"name": name, "after": 0, "limit": limit}

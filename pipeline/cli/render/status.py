@@ -62,7 +62,7 @@ def _of_readers(now: PipelineStatus) -> Iterator[Table]:
     if now.retention:
         yield retention.summary(now.retention)
     if now.consumers:
-        yield consumers.summary(now.consumers)
+        yield consumers.summary_table(now.consumers)
     if now.followers:
         yield followers.summary(now.followers)
     if any(now.dead_letters.values()):

@@ -1,4 +1,4 @@
-"""Which position an acknowledgement of a cursor's client sets. Pure."""
+"""Computes the position that an acknowledgement of a cursor's client sets. Pure."""
 
 from __future__ import annotations
 
@@ -8,29 +8,32 @@ from bisect import bisect_right
 from pipeline.errors import WrongArgumentError
 
 REMEMBERED_ENDS = 131_072
-"""How many ends of unacknowledged transactions are remembered, to tell which acknowledgement is inside one."""
+"""The most ends of unacknowledged transactions that are kept, to find acknowledgements inside a transaction."""
 
 
 class AcknowledgementTracker:
-    """Never beyond what was sent; of clients that get whole transactions, never inside one."""
+    """Computes positions. None is beyond the last sent event, and by transactions none is inside a transaction."""
 
-    def __init__(self, position: int, *, whole: bool) -> None:
-        """`position`: where the client begins. `whole`: it gets whole transactions."""
-        self._sent = position
-        self._unacknowledged: array[int] | None = array("q") if whole else None
+    def __init__(self, position: int, *, by_transaction: bool) -> None:
+        """`position`: the seq after which the client begins. `by_transaction`: the client gets whole transactions."""
+        self.last_sent = position
+        self._unacknowledged: array[int] | None = array("q") if by_transaction else None
 
-    def sent(self, seq: int, *, ends: bool) -> None:
-        """Remember what is about to be sent. `ends`: its transaction ends there."""
-        self._sent = seq
+    def record_sent(self, seq: int, *, ends: bool) -> None:
+        """Record that the events up to `seq` are about to be sent. `ends`: a transaction ends with this seq."""
+        self.last_sent = seq
         if self._unacknowledged is not None and ends:
             self._unacknowledged.append(seq)
             if len(self._unacknowledged) > REMEMBERED_ENDS:
                 del self._unacknowledged[: REMEMBERED_ENDS // 2]
 
-    def position(self, seq: int) -> int | None:
-        """The position that this sets; None: it moves nothing. Raises WrongArgumentError beyond what was sent."""
-        if seq > self._sent:
-            raise WrongArgumentError(f"{seq} is beyond the last event that was sent, {self._sent}")
+    def acknowledge(self, seq: int) -> int | None:
+        """Return the position that this acknowledgement sets; None if it moves nothing.
+
+        Raises WrongArgumentError if `seq` is beyond the last sent event.
+        """
+        if seq > self.last_sent:
+            raise WrongArgumentError(f"{seq} is beyond the last event that was sent, {self.last_sent}")
         if self._unacknowledged is None:
             return seq
         settled = bisect_right(self._unacknowledged, seq)
@@ -39,8 +42,3 @@ class AcknowledgementTracker:
         position = self._unacknowledged[settled - 1]
         del self._unacknowledged[:settled]
         return position
-
-    @property
-    def last(self) -> int:
-        """The last seq that was sent."""
-        return self._sent

@@ -1,4 +1,4 @@
-"""The head of the log, read once for all followers; a follower that lags reads pages until it has caught up."""
+"""Reads the head of the log once for all followers; a follower that lags reads pages until it has caught up."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ logger = logging.getLogger(__name__)
 
 Connection = psycopg.AsyncConnection[TupleRow]
 Connect = Callable[[], AbstractAsyncContextManager[Connection]]
-"""Lends a connection for some statements, or for one transaction."""
+"""Lends a connection for several statements, or for one transaction."""
 RING_BYTES = 8_000_000
-"""How much of the newest events is buffered, in characters; a follower that lags further reads pages."""
+"""The most characters of the newest events that are buffered; a follower that lags further reads pages."""
 PAGE_READERS = 4
-"""How many pages are read at the same time for all lagging followers."""
+"""The most pages that are read at the same time, for all lagging followers together."""
 POLL_SECONDS = 2.0
-"""How often the log is read although no notification came."""
+"""Seconds without a notification after which the log is read."""
 _RETRY_SECONDS, _START_SECONDS = 0.5, 10.0
 
 
@@ -38,7 +38,7 @@ class FollowableEvent(NumberedEvent, FilterableEvent, Protocol):
 
     @property
     def size(self) -> int:
-        """The characters it takes."""
+        """The number of characters that the event takes."""
 
 
 E = TypeVar("E", bound=FollowableEvent)
@@ -46,35 +46,38 @@ E = TypeVar("E", bound=FollowableEvent)
 
 @dataclass(frozen=True)
 class Batch(Generic[E]):
-    """The events that a filter wants, after `after`, up to `upto`; `whole`: no transaction continues after that.
+    """The events that a filter matches, after `after`, up to `upto`. `is_complete`: no transaction continues after it.
 
-    `next_rows`: how many to ask for next, so that no large events are read only to be discarded. `paged`: read for one
-    follower that lags; only there may retention have dropped what follows `after`.
+    `next_rows`: how many events to request next, so that no large events are read only to be discarded. `paged`: read
+    for one follower that lags; only in such a batch may retention have dropped events after `after`.
     """
 
     after: int
     upto: int
     entries: Sequence[E]
-    whole: bool
+    is_complete: bool
     next_rows: int = MAX_EVENTS
     paged: bool = False
-    found: dict[EventFilter, list[E]] = field(default_factory=dict, repr=False)
+    matches: dict[EventFilter, list[E]] = field(default_factory=dict, repr=False)
 
-    def of(self, wanted: EventFilter) -> Batch[E]:
-        """The part that a filter wants; computed once."""
+    def filter_by(self, wanted: EventFilter) -> Batch[E]:
+        """Return the events that a filter matches; they are selected once for all followers with that filter."""
         if wanted == EVERYTHING:
             return self
-        if wanted not in self.found:
-            self.found[wanted] = [entry for entry in self.entries if wanted.wants(entry)]
-        return Batch(self.after, self.upto, self.found[wanted], self.whole)
+        if wanted not in self.matches:
+            self.matches[wanted] = [entry for entry in self.entries if wanted.wants(entry)]
+        return Batch(self.after, self.upto, self.matches[wanted], self.is_complete)
 
 
-class _Interest:
-    """What followers with the same filter share: where it last matched an event, and what wakes them."""
+class _FilterState:
+    """The state of a filter for all its followers. `changed`: wakes them.
+
+    `last_match`: the end of the last batch in which the filter matched an event.
+    """
 
     def __init__(self, since: int) -> None:
-        self.newest = since
-        self.users = 0
+        self.last_match = since
+        self.followers = 0
         self.changed = asyncio.Event()
 
     def wake(self) -> None:
@@ -83,52 +86,54 @@ class _Interest:
 
 
 class FeedFollower(Generic[E]):
-    """One reader of the feed. `position`: it has everything up to there; also skips what its filter leaves out."""
+    """A reader of the feed."""
 
     def __init__(self, feed: LogFeed[E], wanted: EventFilter, position: int) -> None:
         self._feed = feed
         self._filter = wanted
         self._position = position
-        self._handed: Batch[E] | None = None
-        self._rows = MAX_EVENTS
-        self._unfinished = False
+        self._in_use: Batch[E] | None = None
+        self._next_rows = MAX_EVENTS
+        self._is_inside_transaction = False
 
     @property
     def position(self) -> int:
-        """The end of the last batch that was processed, or the head when nothing the filter wants came since."""
-        if self._handed is None and not self._unfinished and self._feed.nothing_since(self._filter, self._position):
+        """The end of the last processed batch, or the head of the log if the filter has matched no event after it."""
+        is_waiting = self._in_use is None and not self._is_inside_transaction
+        if is_waiting and self._feed.has_nothing_since(self._filter, self._position):
             self._position = self._feed.head
         return self._position
 
     async def batches(self) -> AsyncIterator[Batch[E]]:
-        """Everything after `position`, in order, without end. Holds no connection while the caller uses a batch."""
+        """Yield the events after `position`, in order, without end. No connection is held while the caller works."""
         while True:
-            batch = await self._next()
-            self._handed = batch
+            batch = await self._next_batch()
+            self._in_use = batch
             yield batch
-            self._handed = None
+            self._in_use = None
             self._position = batch.upto
 
-    async def _next(self) -> Batch[E]:
+    async def _next_batch(self) -> Batch[E]:
         while True:
             position = self.position
-            if (batch := self._feed.buffered(self._filter, position)) is not None:
-                self._unfinished = False
+            if (batch := self._feed.find_buffered(self._filter, position)) is not None:
+                self._is_inside_transaction = False
                 return batch
-            if position < self._feed.head or self._unfinished:
-                page = await self._feed.page(position, self._filter, self._rows)
-                self._rows = page.next_rows
-                if page.upto > position or self._unfinished:
-                    self._unfinished = not page.whole  # the feed wakes no one for the rest of a page's transaction
+            if position < self._feed.head or self._is_inside_transaction:
+                page = await self._feed.read_page(position, self._filter, self._next_rows)
+                self._next_rows = page.next_rows
+                if page.upto > position or self._is_inside_transaction:
+                    # The feed wakes no follower for the rest of a page's transaction.
+                    self._is_inside_transaction = not page.is_complete
                     return page
-            await self._feed.wait(self._filter)
+            await self._feed.wait_for_events(self._filter)
 
 
 class LogFeed(Generic[E]):
-    """One per process, events table and shape. Reads the log only while there is a follower."""
+    """A feed of an events table, one for each process and shape. It reads the log only while there is a follower."""
 
     def __init__(self, dsn: str, wakeups: WakeupListener, lend: Connect, pages: EventPageReader[E], table: str) -> None:
-        """`pages`: of the events table of this name, `schema.table`."""
+        """`pages`: the reader of the events table. `table`: its name, `schema.table`."""
         self.head = 0
         self._pages = pages
         self._table = table
@@ -137,20 +142,20 @@ class LogFeed(Generic[E]):
         self._lend = lend
         self._ring: deque[Batch[E]] = deque()
         self._size = 0
-        self._interests: dict[EventFilter, _Interest] = {}
-        self._tail: asyncio.Task[None] | None = None
+        self._filters: dict[EventFilter, _FilterState] = {}
+        self._head_reader: asyncio.Task[None] | None = None
         self._started = asyncio.Event()
         self._readers = asyncio.Semaphore(PAGE_READERS)
 
     @asynccontextmanager
     async def follower(self, wanted: EventFilter, position: int) -> AsyncIterator[FeedFollower[E]]:
-        """Follow the events that a filter wants after `position`.
+        """Yield a follower of the events that a filter matches after `position`.
 
-        Raises DatabaseUnavailableError when the log cannot be read.
+        Raises DatabaseUnavailableError if the log cannot be read.
         """
-        if self._tail is None:
-            self._tail = asyncio.create_task(self._run(), name="feed")
-        with self._interest(wanted):
+        if self._head_reader is None:
+            self._head_reader = asyncio.create_task(self._keep_reading_head(), name="feed")
+        with self._registered(wanted):
             try:
                 async with asyncio.timeout(_START_SECONDS):  # wait_for of Python 3.11 may swallow a cancellation
                     await self._started.wait()
@@ -158,51 +163,51 @@ class LogFeed(Generic[E]):
                 raise DatabaseUnavailableError("the log cannot be read now; connect again") from None
             yield FeedFollower(self, wanted, position)
 
-    def nothing_since(self, wanted: EventFilter, position: int) -> bool:
-        """Whether the filter wants no event from there to the head, as far as is known without reading."""
-        return self._interests[wanted].newest <= position < self.head
+    def has_nothing_since(self, wanted: EventFilter, position: int) -> bool:
+        """Return True if the filter matches no event from `position` to the head, as far as known without reading."""
+        return self._filters[wanted].last_match <= position < self.head
 
-    def buffered(self, wanted: EventFilter, position: int) -> Batch[E] | None:
-        """The next batch after a position; None when it is not buffered."""
+    def find_buffered(self, wanted: EventFilter, position: int) -> Batch[E] | None:
+        """Return the next batch after a position; None if it is not buffered."""
         if not self._ring or not self._ring[0].after <= position < self.head:
             return None
         # Most followers are at the end of the buffer.
         batch = next(batch for batch in reversed(self._ring) if batch.after <= position)
         if batch.after < position:
-            batch = Batch(position, batch.upto, [e for e in batch.entries if e.seq > position], batch.whole)
-        return batch.of(wanted)
+            batch = Batch(position, batch.upto, [e for e in batch.entries if e.seq > position], batch.is_complete)
+        return batch.filter_by(wanted)
 
-    async def page(self, after: int, wanted: EventFilter, rows: int) -> Batch[E]:
-        """Read the next events that a filter wants, at most one frame of them."""
+    async def read_page(self, after: int, wanted: EventFilter, rows: int) -> Batch[E]:
+        """Read the next events that a filter matches, at most one frame."""
         async with self._readers, self._lend() as connection:
             return replace(await read_page(connection, self._pages, after, wanted, rows), paged=True)
 
-    async def wait(self, wanted: EventFilter) -> None:
+    async def wait_for_events(self, wanted: EventFilter) -> None:
         """Wait until there may be new events for that filter."""
-        await self._interests[wanted].changed.wait()
+        await self._filters[wanted].changed.wait()
 
     @contextmanager
-    def _interest(self, wanted: EventFilter) -> Iterator[None]:
-        interest = self._interests.setdefault(wanted, _Interest(self.head))
-        interest.users += 1
+    def _registered(self, wanted: EventFilter) -> Iterator[None]:
+        state = self._filters.setdefault(wanted, _FilterState(self.head))
+        state.followers += 1
         try:
             yield
         finally:
-            interest.users -= 1
-            if not interest.users:
-                del self._interests[wanted]
-            if not self._interests:
+            state.followers -= 1
+            if not state.followers:
+                del self._filters[wanted]
+            if not self._filters:
                 self._stop()
 
     def _stop(self) -> None:
-        if self._tail is not None:
-            self._tail.cancel()
-        self._tail = None
+        if self._head_reader is not None:
+            self._head_reader.cancel()
+        self._head_reader = None
         self._started = asyncio.Event()
         self._ring.clear()
         self._size = 0
 
-    async def _run(self) -> None:
+    async def _keep_reading_head(self) -> None:
         while not self._wakeups.closing:
             try:
                 async with await connections.connect_async(
@@ -215,7 +220,7 @@ class LogFeed(Generic[E]):
             except Exception:
                 logger.exception("the log cannot be read", extra={"action": "feed.failed"})
             await asyncio.sleep(_RETRY_SECONDS)
-        self._started.set()  # a new follower is about to be told that the server ends
+        self._started.set()  # releases a new follower, whose stream then ends with the server
 
     async def _read_head(self, connection: Connection) -> None:
         with self._wakeups.for_events(table=self._table) as subscription:
@@ -226,36 +231,36 @@ class LogFeed(Generic[E]):
                 batch = await read_page(connection, self._pages, self.head, EVERYTHING, rows)
                 rows = batch.next_rows
                 if batch.upto > self.head:
-                    self._append(batch)
-                if batch.whole:
+                    self._append_batch(batch)
+                if batch.is_complete:
                     await subscription.wait(POLL_SECONDS)
 
     def _begin(self, head: int) -> None:
         self.head = head
-        for interest in self._interests.values():
-            interest.newest = head
+        for state in self._filters.values():
+            state.last_match = head
         self._started.set()
 
-    def _append(self, batch: Batch[E]) -> None:
-        continues = bool(self._ring) and not self._ring[-1].whole
+    def _append_batch(self, batch: Batch[E]) -> None:
+        continues = bool(self._ring) and not self._ring[-1].is_complete
         self._ring.append(batch)
-        self._size += _size(batch)
+        self._size += _batch_size(batch)
         while self._size > RING_BYTES and len(self._ring) > 1:
-            self._size -= _size(self._ring.popleft())
+            self._size -= _batch_size(self._ring.popleft())
         self.head = batch.upto
-        for wanted, interest in self._interests.items():
-            if continues or batch.of(wanted).entries:
-                interest.newest = batch.upto
-                interest.wake()
+        for wanted, state in self._filters.items():
+            if continues or batch.filter_by(wanted).entries:
+                state.last_match = batch.upto
+                state.wake()
 
 
 async def read_page(
     connection: Connection, pages: EventPageReader[E], after: int, wanted: EventFilter, rows: int
 ) -> Batch[E]:
-    """The next events after a seq, at most `rows` and at most one frame; `upto` is `after` when there are none."""
+    """Read the next events after a seq, at most `rows` and at most one frame; `upto` is `after` if there are none."""
     page = await pages.read_async(connection, EventPageRequest(after, rows, FRAME_BYTES, wanted))
     return Batch(after, page.upto, page.entries, page.at_head, min(page.next_rows, MAX_EVENTS))
 
 
-def _size(batch: Batch[E]) -> int:
+def _batch_size(batch: Batch[E]) -> int:
     return sum(entry.size for entry in batch.entries) + 200 * len(batch.entries)

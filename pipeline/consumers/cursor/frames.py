@@ -1,4 +1,4 @@
-"""The frames of a cursor's stream, in both directions. Pure: text in, text out."""
+"""Makes and parses the frames of a cursor's stream. Pure: text in, text out."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pipeline.close_codes import POLICY
 from pipeline.log.entry import JsonEvent
 
 MAX_EVENTS = 500
-"""Events in one frame, at most."""
+"""The most events in one frame."""
 FRAME_BYTES = 1_000_000
-"""A frame is complete once it holds so many characters of events; a single event may be larger."""
+"""The number of characters of events with which a frame is complete; a single event may be larger."""
 Mode = Literal["events", "transactions"]
 
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """What a client asks of a stream. `max_events`: the most events in a frame."""
+    """The options of a stream, which its client chooses. `max_events`: the most events in a frame."""
 
     mode: Mode = "events"
     max_events: int = MAX_EVENTS
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> StreamOptions:
-        """From the query of the URL. Raises BadFrameError."""
+        """Parse the query of the URL. Raises BadFrameError."""
         if unknown := set(given) - {"mode", "max"}:
             raise BadFrameError(POLICY, f"unknown parameter {min(unknown)!r}; use mode or max")
         mode, max_events = given.get("mode", "events"), given.get("max", str(MAX_EVENTS))
@@ -39,7 +39,7 @@ class StreamOptions:
 
 
 class BadFrameError(Exception):
-    """A frame from a client that is not valid. Carries the close code; the text is for the client."""
+    """An invalid frame of a client, or invalid options. `code`: the close code; the text is for the client."""
 
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -48,64 +48,64 @@ class BadFrameError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerFrame:
-    """A server's frame of events, ready to send. `seq`: of its last event; `ends`: its transaction ends there."""
+    """A frame of events for a client. `seq`: the seq of its last event; `ends`: a transaction ends with that event."""
 
     text: str
     seq: int
     ends: bool
 
 
-def acknowledged_seq(text: str) -> int:
-    """The seq in a client's `{"ack": seq}`. Raises BadFrameError for anything else."""
+def parse_acknowledgement(text: str) -> int:
+    """Return the seq in a client's `{"ack": seq}`. Raises BadFrameError for any other text."""
     try:
-        said = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         raise BadFrameError(POLICY, 'expected a JSON object such as {"ack": 42}; this is not JSON') from None
-    if not isinstance(said, dict) or set(said) != {"ack"}:
+    if not isinstance(parsed, dict) or set(parsed) != {"ack"}:
         raise BadFrameError(POLICY, 'expected {"ack": seq} and nothing else')
-    seq = said["ack"]
+    seq = parsed["ack"]
     if not isinstance(seq, int) or isinstance(seq, bool) or not 0 <= seq < 1 << 63:
         raise BadFrameError(POLICY, '"ack" must be the seq of an event: a number from 0 to 9223372036854775807')
     return seq
 
 
-def ready(position: int) -> str:
-    """The first frame: events after `position` follow."""
+def ready_frame(position: int) -> str:
+    """Return the first frame, which says that events after `position` follow."""
     return f'{{"type":"ready","position":{position}}}'
 
 
-def acknowledged(position: int) -> str:
-    """The position is stored: events up to there are not sent again."""
+def acknowledged_frame(position: int) -> str:
+    """Return the frame that says that the position is stored: events up to it are not sent again."""
     return f'{{"type":"acknowledged","position":{position}}}'
 
 
-def error(sentence: str) -> str:
-    """The last frame before the server closes the stream."""
+def error_frame(sentence: str) -> str:
+    """Return the last frame before the server closes the stream."""
     return json.dumps({"type": "error", "title": sentence}, ensure_ascii=False, separators=(",", ":"))
 
 
 def close_reason(sentence: str) -> str:
-    """The part of a sentence that fits into a close frame."""
+    """Return the part of a sentence that fits into a close frame."""
     return sentence.encode()[:123].decode(errors="ignore")
 
 
 class EventFrames:
-    """Frames of mode `events`: all events at once, without waiting for more."""
+    """Makes frames of mode `events`: each event is sent at once, without waiting for the rest of its transaction."""
 
     has_pending = False
 
     def __init__(self, max_events: int) -> None:
         self._max_events = max_events
 
-    def add(self, entries: Sequence[JsonEvent], *, whole: bool) -> Iterator[ServerFrame]:
-        """The frames of these events."""
-        for part in _parts(entries, self._max_events):
+    def add(self, entries: Sequence[JsonEvent], *, is_complete: bool) -> Iterator[ServerFrame]:
+        """Yield the frames of these events."""
+        for part in _split_entries(entries, self._max_events):
             text = ",".join([entry.event for entry in part])
             yield ServerFrame(f'{{"type":"events","data":[{text}]}}', part[-1].seq, ends=True)
 
 
 class TransactionFrames:
-    """Frames of mode `transactions`. The last part of a transaction is held until it is known to be the last."""
+    """Makes frames of mode `transactions`. A part is held until it is known if its transaction continues after it."""
 
     def __init__(self, max_events: int) -> None:
         self._max_events = max_events
@@ -114,22 +114,22 @@ class TransactionFrames:
 
     @property
     def has_pending(self) -> bool:
-        """Whether some of the added events are in no frame yet."""
+        """True if some of the added events are in no frame yet."""
         return bool(self._part)
 
-    def add(self, entries: Sequence[JsonEvent], *, whole: bool) -> Iterator[ServerFrame]:
-        """The frames that these events complete. `whole`: no transaction continues after them."""
+    def add(self, entries: Sequence[JsonEvent], *, is_complete: bool) -> Iterator[ServerFrame]:
+        """Yield the frames that these events complete. `is_complete`: no transaction continues after them."""
         for entry in entries:
             if self._part and entry.transaction != self._part[-1].transaction:
-                yield self._take(complete=True)
+                yield self._make_frame(complete=True)
             elif len(self._part) >= self._max_events or self._size >= FRAME_BYTES:
-                yield self._take(complete=False)
+                yield self._make_frame(complete=False)
             self._part.append(entry)
             self._size += len(entry.event)
-        if whole and self._part:
-            yield self._take(complete=True)
+        if is_complete and self._part:
+            yield self._make_frame(complete=True)
 
-    def _take(self, *, complete: bool) -> ServerFrame:
+    def _make_frame(self, *, complete: bool) -> ServerFrame:
         part, self._part, self._size = self._part, [], 0
         head = json.dumps(
             {"type": "transaction", "commit_lsn": part[0].commit_lsn, "xid": part[0].xid, "complete": complete},
@@ -139,8 +139,8 @@ class TransactionFrames:
         return ServerFrame(f'{head[:-1]},"data":[{text}]}}', part[-1].seq, ends=complete)
 
 
-def _parts(entries: Sequence[JsonEvent], max_events: int) -> Iterator[Sequence[JsonEvent]]:
-    """Parts of at most `max_events` events, each closed once it holds FRAME_BYTES."""
+def _split_entries(entries: Sequence[JsonEvent], max_events: int) -> Iterator[Sequence[JsonEvent]]:
+    """Yield parts of at most `max_events` events; the event with which a part reaches FRAME_BYTES is its last."""
     start = size = 0
     for end, entry in enumerate(entries, 1):
         size += len(entry.event)

@@ -1,4 +1,4 @@
-"""Which client reads a cursor: one at a time, identified by a database session that ends with its process."""
+"""Gives each cursor to one client at a time, identified by a database session that ends with its process."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from pipeline.postgres.silence import SilenceProbe
 logger = logging.getLogger(__name__)
 
 FROZEN_SECONDS = 6.0
-"""A process that has been silent for so long loses its cursors to the next reader that asks for them."""
+"""Seconds of silence after which a process loses its cursors to the next reader that asks for them."""
 _RELEASE_SECONDS = 1.0
 _LEAVING_SECONDS = 0.5
 _ADVANCE_CURSOR = "select pipeline.advance(%(name)s, %(seq)s, %(session)s)"
-"""Move a cursor's position, on behalf of the reader that claimed it."""
+"""SQL that moves a cursor's position for the reader that has claimed it."""
 _RELEASE_CURSOR = """\
 update pipeline.consumers set reader = null, reader_session = null, reader_since = null
 where name = %(name)s and reader_session = %(session)s
 """
-"""Release a cursor, unless another reader has taken it since."""
-_TAKE_CURSOR = """\
+"""SQL that releases a cursor, unless another reader has claimed it since."""
+_CLAIM_CURSOR = """\
 update pipeline.consumers
 set reader = %(reader)s, reader_session = %(session)s, reader_since = clock_timestamp()
 where name = %(name)s
 """
-"""Record who reads a cursor from now on. Only after find_cursor, in its transaction."""
+"""SQL that records the new reader of a cursor. Only after find_cursor, in its transaction."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class _CursorRow:
 
 
 class CursorLeases:
-    """The cursors that are read through this process. `lend`: lends a connection for one transaction."""
+    """The cursors that clients read through this process. `lend`: lends a connection for one transaction."""
 
     def __init__(self, dsn: str, lend: Connect) -> None:
         self._dsn = dsn
@@ -82,31 +82,31 @@ class CursorLeases:
         self._releases: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
-        """Leave all cursors to other readers, as the process ends. None can be claimed from then on."""
+        """Release all cursors for other readers, because the process ends. No cursor can be claimed after this."""
         self._closing = True
         if self._session is not None:
             await self._session.close()
 
     @asynccontextmanager
     async def claim(self, name: str, reader: str) -> AsyncIterator[CursorClaim]:
-        """Read a cursor; `reader` is how other clients see this one.
+        """Yield a claim on a cursor. `reader`: describes this client to other clients.
 
         Raises UnknownConsumerError, WrongConsumerKindError, CursorHeldError, CursorExpiredError, or
         DatabaseUnavailableError.
         """
-        session = await self._silence.unless_silent(self._live_session())
-        own = f"{session.name}:{next(self._numbers)}"
-        found = await self._take(name, reader, own)
+        session = await self._silence.unless_silent(self._open_session())
+        key = f"{session.name}:{next(self._numbers)}"
+        found = await self._claim_cursor(name, reader, key)
         wanted = EventFilter(tuple(found.tables), tuple(found.actions))
-        claim = CursorClaim(name, own, wanted, found.position, found.events_table, paused=found.state == "paused")
+        claim = CursorClaim(name, key, wanted, found.position, found.events_table, paused=found.state == "paused")
         if session.lost is not None:
             raise session.lost
-        self._claims[own] = claim
+        self._claims[key] = claim
         try:
             yield claim
         finally:
-            del self._claims[own]
-            release = asyncio.create_task(self._release(name, own))
+            del self._claims[key]
+            release = asyncio.create_task(self._release(name, key))
             self._releases.add(release)
             release.add_done_callback(self._releases.discard)
             await asyncio.shield(release)
@@ -114,7 +114,7 @@ class CursorLeases:
     async def advance(self, claim: CursorClaim, seq: int) -> None:
         """Store an acknowledgement.
 
-        Raises ConsumerChangedError when another client reads it now, UnknownConsumerError.
+        Raises ConsumerChangedError if another client reads the cursor now, UnknownConsumerError.
         """
         values = {"name": claim.name, "seq": seq, "session": claim.session}
         try:
@@ -126,43 +126,47 @@ class CursorLeases:
             raise UnknownConsumerError(f"consumer {claim.name} was dropped") from None
         claim.position = int(row[0]) if row else seq
 
-    async def _take(self, name: str, reader: str, own: str) -> _CursorRow:
-        """Claim the consumer, and return it as it is; a frozen process that reads it is ended first."""
+    async def _claim_cursor(self, name: str, reader: str, key: str) -> _CursorRow:
+        """Claim the cursor, and return its row; the session of a frozen process that reads it is ended first."""
         try:
-            return await self._try_take(name, reader, own)
+            return await self._try_claim(name, reader, key)
         except _CursorBusyError as busy:
-            if not (await self._left(busy.session) or await self._evict(busy.pid)):
+            if not (await self._has_left(busy.session) or await self._evict_frozen(busy.pid)):
                 raise busy.held from None
         try:
-            return await self._try_take(name, reader, own)
+            return await self._try_claim(name, reader, key)
         except _CursorBusyError as busy:
             raise busy.held from None
 
-    async def _try_take(self, name: str, reader: str, own: str) -> _CursorRow:
+    async def _try_claim(self, name: str, reader: str, key: str) -> _CursorRow:
         async with self._lend() as connection:
-            found = await _find(connection, name)
-            if found.reader_pid is not None and not self._forgotten(found.reader_session):
+            found = await _find_cursor(connection, name)
+            if found.reader_pid is not None and not self._is_unreleased(found.reader_session):
                 since = f"{found.reader_since:%Y-%m-%d %H:%M:%S %Z}"
                 held = CursorHeldError(f"consumer {name} is read by {found.reader} since {since}")
                 raise _CursorBusyError(found.reader_pid, found.reader_session or "", held)
-            values = {"name": name, "reader": reader, "session": own}
-            await connection.execute(_TAKE_CURSOR, values)
+            values = {"name": name, "reader": reader, "session": key}
+            await connection.execute(_CLAIM_CURSOR, values)
             return found
 
-    def _forgotten(self, session: str | None) -> bool:
-        """Whether it is a claim of this process that ended but could not be released."""
-        ours = self._session is not None and (session or "").startswith(f"{self._session.name}:")
-        return ours and session not in self._claims
+    def _is_unreleased(self, session: str | None) -> bool:
+        """Return True for a claim of this process that has ended but could not be released."""
+        is_own = self._session is not None and (session or "").startswith(f"{self._session.name}:")
+        return is_own and session not in self._claims
 
-    async def _left(self, session: str) -> bool:
-        """Whether a reader of this process is just leaving: a client that reconnects must not block itself."""
+    async def _has_left(self, session: str) -> bool:
+        """Wait briefly until a reader of this process has left, so that a client that reconnects is not refused.
+
+        Returns True if it has left.
+        """
         for _ in range(10):
             if session not in self._claims:
                 break
             await asyncio.sleep(_LEAVING_SECONDS / 10)
-        return self._forgotten(session)
+        return self._is_unreleased(session)
 
-    async def _evict(self, pid: int) -> bool:
+    async def _evict_frozen(self, pid: int) -> bool:
+        """Try to end the session of a process that reads a cursor; return True if it was frozen, and has ended."""
         values = {"pid": pid, "seconds": FROZEN_SECONDS}
         try:
             async with self._lend() as connection:
@@ -175,17 +179,17 @@ class CursorLeases:
             logger.warning("ended the session of a frozen reader (pid %s)", pid, extra={"action": "cursor.evicted"})
         return ended is not None
 
-    async def _release(self, name: str, own: str) -> None:
-        """Retry until it is released, or the session has ended, which releases it too."""
-        values = {"name": name, "session": own}
-        while self._session is not None and self._session.lost is None and own.startswith(self._session.name):
+    async def _release(self, name: str, key: str) -> None:
+        """Release a cursor. Retry until it is released, or the session has ended, which releases it, too."""
+        values = {"name": name, "session": key}
+        while self._session is not None and self._session.lost is None and key.startswith(self._session.name):
             with suppress(psycopg.Error, PipelineError, OSError):
                 async with self._lend() as connection:
                     await connection.execute(_RELEASE_CURSOR, values)
                     return
             await asyncio.sleep(_RELEASE_SECONDS)
 
-    async def _live_session(self) -> CursorSession:
+    async def _open_session(self) -> CursorSession:
         async with self._opening:
             if self._session is None or self._session.lost is not None:
                 self._session = await CursorSession.open(self._dsn, self._claims)
@@ -203,7 +207,7 @@ class _CursorBusyError(Exception):
         self.held = held
 
 
-async def _find(connection: Connection, name: str) -> _CursorRow:
+async def _find_cursor(connection: Connection, name: str) -> _CursorRow:
     async with connection.cursor(row_factory=class_row(_CursorRow)) as cursor:
         values: dict[str, Any] = {"name": name}
         found = await (await cursor.execute(queries.statement("consumers.cursor", "find_cursor"), values)).fetchone()

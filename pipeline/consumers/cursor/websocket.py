@@ -1,4 +1,4 @@
-"""A cursor over WebSocket: sends events or whole transactions as they arrive, receives acknowledgements."""
+"""Serves cursors over WebSocket: sends events or whole transactions as they arrive, and receives acknowledgements."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from pipeline.postgres.pool import Pool
 logger = logging.getLogger(__name__)
 
 ACKNOWLEDGE_SECONDS = 0.1
-"""One client's acknowledgements are stored at most so often; the newest covers all before it."""
+"""The least number of seconds between two writes of one client's position; the newest covers all earlier ones."""
 _FAREWELL_SECONDS = 2.0
 
 
 def router(config: Config, database: Pool, wakeups: WakeupListener, cursors: CursorLeases, server: str) -> APIRouter:
-    """The endpoint `/v1/consumers/{name}/stream`. `server`: this server's name, shown to clients refused a cursor."""
+    """Return the endpoint `/v1/consumers/{name}/stream`. `server`: this server's name, for clients that are refused."""
     routes = APIRouter()
     streams = _Streams(cursors, FeedRegistry(config, database, wakeups), server)
 
@@ -51,22 +51,22 @@ def router(config: Config, database: Pool, wakeups: WakeupListener, cursors: Cur
 
 
 class FeedRegistry:
-    """The feeds of this process, one for each events table that a consumer reads."""
+    """The feeds of this process, one for each events table that clients read."""
 
     def __init__(self, config: Config, database: Pool, wakeups: WakeupListener) -> None:
         self._config = config
         self._database = database
         self._wakeups = wakeups
-        self._known: dict[str | None, LogFeed[JsonEvent]] = {}
+        self._feeds: dict[str | None, LogFeed[JsonEvent]] = {}
 
-    def of(self, events_table: str | None) -> LogFeed[JsonEvent]:
-        """The feed of an events table; None: of the default one."""
-        if events_table not in self._known:
+    def get_feed(self, events_table: str | None) -> LogFeed[JsonEvent]:
+        """Return the feed of an events table. `events_table` None: the default one."""
+        if events_table not in self._feeds:
             named = events_table or self._config.events_table
             pages = shapes.JSON if events_table is None else shapes.json_of(EventsTable.parse(named).identifier)
             lend = self._database.connection
-            self._known[events_table] = LogFeed(self._config.database, self._wakeups, lend, pages, named)
-        return self._known[events_table]
+            self._feeds[events_table] = LogFeed(self._config.database, self._wakeups, lend, pages, named)
+        return self._feeds[events_table]
 
 
 class _Streams:
@@ -78,32 +78,32 @@ class _Streams:
         self._server = server
 
     async def serve(self, websocket: WebSocket, name: str) -> None:
-        """Serve one stream until it ends; the client is told why."""
+        """Serve one stream until it ends, and send the client the reason."""
         try:
-            await self._run(websocket, name)
+            await self._serve_claimed(websocket, name)
         except frames.BadFrameError as error:
-            await _farewell(websocket, error.code, str(error))
+            await _send_reason(websocket, error.code, str(error))
         except WebSocketDisconnect:
             raise
         except Exception as error:
             if (known := refusals.for_reader(error)) is not None:
-                await _farewell(websocket, refusals.codes(known).close_code, str(known))
+                await _send_reason(websocket, refusals.codes(known).close_code, str(known))
                 return
             logger.exception("a stream failed", extra={"action": "stream.failed"})
-            await _farewell(websocket, close_codes.SERVER_ERROR, UNEXPECTED)
+            await _send_reason(websocket, close_codes.SERVER_ERROR, UNEXPECTED)
 
-    async def _run(self, websocket: WebSocket, name: str) -> None:
+    async def _serve_claimed(self, websocket: WebSocket, name: str) -> None:
         options = frames.StreamOptions.parse(websocket.query_params)
         peer = f"{websocket.client.host}:{websocket.client.port}" if websocket.client else "a local client"
         async with (
             self._cursors.claim(name, f"{peer} through server {self._server}") as claim,
-            self._feeds.of(claim.events_table).follower(claim.wanted, claim.position) as follower,
+            self._feeds.get_feed(claim.events_table).follower(claim.event_filter, claim.position) as follower,
         ):
             await _Stream(websocket, self._cursors, claim, follower, options).run()
 
 
 class _Stream:
-    """One client: sends, receives and stores acknowledgements concurrently, so that none waits for another."""
+    """The stream of one client. Its three tasks send events, receive acknowledgements, and store the position."""
 
     def __init__(
         self,
@@ -119,12 +119,12 @@ class _Stream:
         self._frames = (frames.EventFrames if options.mode == "events" else frames.TransactionFrames)(
             options.max_events
         )
-        acknowledgements = AcknowledgementTracker(claim.position, whole=options.mode == "transactions")
+        acknowledgements = AcknowledgementTracker(claim.position, by_transaction=options.mode == "transactions")
         self._reading = CursorReading(cursors, claim, follower, acknowledgements, lambda: self._frames.has_pending)
 
     async def run(self) -> None:
-        """Run until one side ends it. Raises the error that ended it."""
-        await self._websocket.send_text(frames.ready(self._claim.position))
+        """Serve the client until one side ends the stream. Raises the error that ended it."""
+        await self._websocket.send_text(frames.ready_frame(self._claim.position))
         tasks = [asyncio.create_task(act) for act in (self._receive(), self._send(), self._acknowledge())]
         try:
             either: list[asyncio.Future[Any]] = [*tasks, self._claim.ended]
@@ -152,28 +152,28 @@ class _Stream:
             if text is None:
                 raise frames.BadFrameError(close_codes.NOT_SUPPORTED, "frames must be text, not binary")
             try:
-                self._reading.acknowledge(frames.acknowledged_seq(text))
+                self._reading.acknowledge(frames.parse_acknowledgement(text))
             except WrongArgumentError as error:
                 raise frames.BadFrameError(close_codes.POLICY, f'"ack": {error}') from None
 
     async def _send(self) -> None:
         async for batch in self._follower.batches():
-            await self._claim.active()
-            for frame in self._frames.add(batch.entries, whole=batch.whole):
-                self._reading.sent(frame.seq, ends=frame.ends)
+            await self._claim.wait_until_active()
+            for frame in self._frames.add(batch.entries, is_complete=batch.is_complete):
+                self._reading.record_sent(frame.seq, ends=frame.ends)
                 await self._websocket.send_text(frame.text)  # waits while the client has enough to read
 
     async def _acknowledge(self) -> NoReturn:
         while True:
-            await self._reading.acknowledged()
+            await self._reading.wait_for_acknowledgement()
             if (position := await self._reading.store()) is not None:
-                await self._websocket.send_text(frames.acknowledged(position))
+                await self._websocket.send_text(frames.acknowledged_frame(position))
             await asyncio.sleep(ACKNOWLEDGE_SECONDS)
 
 
-async def _farewell(websocket: WebSocket, code: int, sentence: str) -> None:
-    """Send the reason, and close. Does not wait for a client that does not read."""
+async def _send_reason(websocket: WebSocket, code: int, sentence: str) -> None:
+    """Send the reason, and close the stream. Does not wait long for a client that does not read."""
     with suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
         async with asyncio.timeout(_FAREWELL_SECONDS):
-            await websocket.send_text(frames.error(sentence))
+            await websocket.send_text(frames.error_frame(sentence))
             await websocket.close(code, frames.close_reason(sentence))

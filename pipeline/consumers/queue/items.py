@@ -24,8 +24,8 @@ _ACROSS_TRUNCATE = """\
 when exists (select from barriers b where b.source_table_oid = r.source_table_oid
     and b.seq > r.queued_seq and b.seq < excluded.seq) then excluded.seq
 """
-"""The case in which an item loses its place in the queue: a truncate between the old place and the change, because the
-truncate waits for all earlier items. It reads the truncates from `barriers`."""
+"""An SQL case: the item moves to the place of its change if a truncate is between, because a truncate waits for all
+items before it. The truncates are in `barriers`."""
 
 
 def apply_events(
@@ -85,7 +85,7 @@ def compose_steps(events: str, steps: Iterable[LiteralString], *, grouped: bool 
 def change_item_clause(across_truncate: str = "") -> str:
     """Return the `on conflict` clause that changes items already in the queue, for an `insert` of items.
 
-    `across_truncate`: a further case for the item's place in the queue, if a truncate may be between.
+    `across_truncate`: the case _ACROSS_TRUNCATE, if the statement has `barriers`.
     """
     return statement("consumers.queue", "change_item").format(across_truncate=across_truncate)
 

@@ -1,4 +1,5 @@
--- The status of each consumer, or of the named one. Counts stop at 100 000, so that this is fast however large the lag.
+-- The status of each consumer, or of the named one. Counts stop at 100 000, so that the query is fast however large the
+-- lag is.
 with head as (
     select coalesce((select seq from pipeline.events order by seq desc limit 1), 0) as seq
 )

@@ -1,4 +1,4 @@
--- Dead letters, the oldest first; for people, the LSN is also there as Postgres prints it.
+-- Dead letters, the oldest first, with the LSN also as Postgres prints it, for people.
 select row_to_json(shown)::text as letter, shown.*
 from (
     select letter.*, ('0/0'::pg_lsn + letter.commit_lsn)::text as commit_lsn_text

@@ -1,2 +1,2 @@
--- Delete a consumer, with what it has not acknowledged.
+-- Delete a consumer, with its unacknowledged items.
 select from pipeline.drop_consumer(%(name)s::text)

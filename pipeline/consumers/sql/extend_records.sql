@@ -1,2 +1,2 @@
--- Extend the deliveries of items that take longer.
+-- Extend the deliveries of items that the client needs longer for.
 select pipeline.extend(%(name)s::text, %(ack_ids)s::uuid[], make_interval(secs => %(visibility)s::float8)) as count

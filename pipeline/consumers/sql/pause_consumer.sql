@@ -1,2 +1,2 @@
--- Deliver nothing more.
+-- Pause a consumer.
 select from pipeline.pause_consumer(%(name)s::text)

@@ -1,2 +1,2 @@
--- Deliver again.
+-- Resume a consumer.
 select from pipeline.resume_consumer(%(name)s::text)

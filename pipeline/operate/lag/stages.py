@@ -72,7 +72,7 @@ def _lagging(readers: ReaderRegistry, lake: tuple[str, str] | None) -> Iterator[
 
 def _elsewhere(connection: Connection) -> Iterator[LaggingReader]:
     """Yield the lagging consumers of all events tables but the default one."""
-    for name in status.tables_read(connection):
+    for name in status.list_read_tables(connection):
         found = ReaderRegistry(connection, EventsTable.parse(name)).lagging(of_default=False)
         yield from (each for each in found if each.kind not in (LAKE, FOLLOWER))
 

@@ -121,9 +121,9 @@ class EventLogService:
             reader = f"{context.peer()} through server {self._server}"
             claim = await stack.enter_async_context(self._cursors.claim(consumer, reader))
             table = self._tables.get(claim.events_table or self._config.events_table)
-            follower = await stack.enter_async_context(table.feed.follower(claim.wanted, claim.position))
+            follower = await stack.enter_async_context(table.feed.follower(claim.event_filter, claim.position))
             grouping = TransactionGrouping()
-            acknowledgements = AcknowledgementTracker(claim.position, whole=True)
+            acknowledgements = AcknowledgementTracker(claim.position, by_transaction=True)
             reading = CursorReading(self._cursors, claim, follower, acknowledgements, lambda: grouping.has_pending)
             self._readings[claim.session] = reading
             stack.callback(self._readings.pop, claim.session)
@@ -131,9 +131,9 @@ class EventLogService:
             if wanted.follow:
                 batches = follower.batches()
             else:
-                batches = _up_to_head(table, claim.wanted, claim.position, grouping)
+                batches = _up_to_head(table, claim.event_filter, claim.position, grouping)
             await until_one_ends(claim.ended, _send_read(batches, claim, reading, grouping, context), _store(reading))
-            if not reading.settled:  # all is sent, and the client may acknowledge it yet
+            if not reading.is_settled:  # all is sent, and the client may acknowledge it yet
                 self._unacknowledged.keep(reading, stack.pop_all())
 
     async def _ack(self, request: pb.AckRequest | None, context: Context) -> pb.AckReply:
@@ -174,7 +174,7 @@ async def _up_to_head(
     """
     head, rows = await table.head(), MAX_EVENTS
     while after < head or grouping.has_pending_upto(head):
-        batch = await table.feed.page(after, wanted, rows)
+        batch = await table.feed.read_page(after, wanted, rows)
         await table.require_kept(after)
         yield batch
         if batch.upto <= after:  # another user has deleted the rows
@@ -183,7 +183,7 @@ async def _up_to_head(
 
 
 async def _send(context: Context, grouping: TransactionGrouping, batch: Batch[EventColumns]) -> None:
-    for message in grouping.add(batch.entries, whole=batch.whole):
+    for message in grouping.add(batch.entries, is_complete=batch.is_complete):
         await context.write(message)
 
 
@@ -195,16 +195,16 @@ async def _send_read(
     context: Context,
 ) -> None:
     async for batch in batches:
-        await claim.active()
-        for message in grouping.add(batch.entries, whole=batch.whole):
-            reading.sent(message.position.seq, ends=message.complete)
+        await claim.wait_until_active()
+        for message in grouping.add(batch.entries, is_complete=batch.is_complete):
+            reading.record_sent(message.position.seq, ends=message.complete)
             await context.write(message)
 
 
 async def _store(reading: CursorReading) -> NoReturn:
     """Store a position after events that the filter leaves out; Ack stores acknowledged positions itself."""
     while True:
-        await reading.acknowledged()
+        await reading.wait_for_acknowledgement()
         await reading.store()
 
 
@@ -224,8 +224,8 @@ class TransactionGrouping:
         """Return True if an event up to this seq is in no message yet."""
         return bool(self._part) and self._part[0].seq <= seq
 
-    def add(self, events: Sequence[EventColumns], *, whole: bool) -> Iterator[pb.Transaction]:
-        """Yield the messages that these events complete. `whole`: no transaction continues after them."""
+    def add(self, events: Sequence[EventColumns], *, is_complete: bool) -> Iterator[pb.Transaction]:
+        """Yield the messages that these events complete. `is_complete`: no transaction continues after them."""
         for event in events:
             size = event.size + _OVERHEAD
             if self._part and event.transaction != self._part[-1].transaction:
@@ -234,7 +234,7 @@ class TransactionGrouping:
                 yield self._take(complete=False)
             self._part.append(event)
             self._size += size
-        if whole and self._part:
+        if is_complete and self._part:
             yield self._take(complete=True)
 
     def _take(self, *, complete: bool) -> pb.Transaction:
@@ -360,7 +360,7 @@ class UnacknowledgedReads:
 async def _keep(reading: CursorReading, held: AsyncExitStack) -> None:
     async with held:
         until = asyncio.get_running_loop().time() + KEPT_SECONDS
-        while not reading.settled and asyncio.get_running_loop().time() < until:
+        while not reading.is_settled and asyncio.get_running_loop().time() < until:
             done, _ = await asyncio.wait([reading.claim.ended], timeout=_LOOK_SECONDS)
             if done:
                 return

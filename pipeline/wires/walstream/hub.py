@@ -82,7 +82,7 @@ class SessionHub:
         begun = await self._begin_row(peer, claim)
         session = None
         try:
-            async with self._feed.follower(messages.wanted(claim.wanted), begun.acknowledged) as follower:
+            async with self._feed.follower(messages.wanted(claim.event_filter), begun.acknowledged) as follower:
                 session = ClientSession(begun.id, claim, follower)
                 self._sessions.add(session)
                 try:

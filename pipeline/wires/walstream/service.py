@@ -91,9 +91,9 @@ class PluginService:
 
     async def _send(self, session: ClientSession, context: Context) -> NoReturn:
         first_rows = FirstRows(self._database)
-        reads_all = "read" in session.claim.wanted.actions
+        reads_all = "read" in session.claim.event_filter.actions
         async for batch in session.follower.batches():
-            await session.claim.active()
+            await session.claim.wait_until_active()
             await first_rows.learn(batch.entries)
             for event in batch.entries:
                 if event.action == "read" and not (reads_all or first_rows.include(event)):
@@ -101,7 +101,7 @@ class PluginService:
                 if (message := self._messages.of(event)) is not None:
                     session.begin_to_send(event)
                     await context.write(message)  # waits for a slow client
-            if batch.whole:
+            if batch.is_complete:
                 session.whole()
         raise DatabaseUnavailableError("the log cannot be read now; call again")
 

@@ -24,7 +24,7 @@ def test_transactions_are_whole_however_they_are_read(sizes: list[int], cuts: se
     grouping, sent = TransactionGrouping(), list[pb.Transaction]()
     for start, end in pairwise(bounds):
         whole = end == len(owners) or owners[end - 1] != owners[end]
-        sent += grouping.add([event(seq + 1, owners[seq]) for seq in range(start, end)], whole=whole)
+        sent += grouping.add([event(seq + 1, owners[seq]) for seq in range(start, end)], is_complete=whole)
     assert [[change.seq for change in each.changes] for each in sent] == [
         [seq + 1 for seq, _ in rows] for _, rows in groupby(enumerate(owners), lambda row: row[1])
     ]
@@ -34,12 +34,12 @@ def test_transactions_are_whole_however_they_are_read(sizes: list[int], cuts: se
 
 def test_a_large_transaction_comes_in_parts() -> None:
     events = [event(seq, 1, PART_BYTES // 3) for seq in range(1, 8)]
-    sent = list(TransactionGrouping().add(events, whole=True))
+    sent = list(TransactionGrouping().add(events, is_complete=True))
     assert [[change.seq for change in each.changes] for each in sent] == [[1, 2], [3, 4], [5, 6], [7]]
     assert [each.complete for each in sent] == [False, False, False, True]
 
 
 def test_one_large_event_is_a_message() -> None:
-    sent = list(TransactionGrouping().add([event(1, 1, 3 * PART_BYTES), event(2, 2)], whole=True))
+    sent = list(TransactionGrouping().add([event(1, 1, 3 * PART_BYTES), event(2, 2)], is_complete=True))
     assert [len(each.changes) for each in sent] == [1, 1]
     assert (sent[0].committed_at.seconds, sent[0].committed_at.nanos) == (1_700_000_000, 123_456_000)

@@ -44,7 +44,7 @@ class Routed:
         move(self.staged.shuffler(routes=routes))
 
     def status(self, name: str = "c") -> consumer_status.ConsumerStatus:
-        (found,) = consumer_status.find(self.log, name)
+        (found,) = consumer_status.find_consumers(self.log, name)
         return found
 
 
@@ -152,7 +152,7 @@ def test_a_consumer_holds_retention_of_its_own_events_table_only(routed: Routed)
         assert ReaderRegistry(connection, DEFAULT).needing() == []
         lagging = ReaderRegistry(connection, AUDIT).lagging(of_default=False)
         assert {(each.name, each.seqs) for each in lagging} == {("c", 2), ("cursor", 2)}
-        assert consumer_status.tables_read(connection) == [str(AUDIT)]
+        assert consumer_status.list_read_tables(connection) == [str(AUDIT)]
 
 
 def test_a_cursor_counts_in_the_seqs_of_its_table(routed: Routed) -> None:
@@ -174,7 +174,7 @@ def test_a_consumer_stays_when_no_route_names_its_table_any_more(routed: Routed)
     routed.moved(insert("audit", id=2, v="default"), routes=())
     status = routed.status()
     assert (status.routed, status.pending, status.lag) == (False, 1, 0)
-    shown = render.summary([status])
+    shown = render.summary_table([status])
     assert "no route sends changes there" in str(next(iter(shown.columns[-1].cells)))
     assert [item.record["v"] for item in client.receive()] == ["a"]
     routed.moved(insert("audit", id=3, v="again"))
@@ -192,7 +192,7 @@ def test_a_table_that_is_gone_is_named_and_stops_nothing_else(routed: Routed) ->
     gone = ("22003", "consumer 'c' reads public.audit_events, which no longer exists")
     assert refused(routed.log, "select * from pipeline.receive('c')") == gone
     assert refused(routed.log, "select pipeline.reset_consumer('c')") == gone
-    assert {each.name: each.lag for each in consumer_status.find(routed.log)}["c"] == 0
+    assert {each.name: each.lag for each in consumer_status.find_consumers(routed.log)}["c"] == 0
     readers = "select name, position from pipeline.readers where name in ('c', 'cursor') order by name"
     assert routed.log.execute(readers).fetchall() == [("c", 0), ("cursor", 0)]
     for name in ("c", "cursor"):
@@ -232,10 +232,10 @@ def test_a_server_of_the_version_before_serves_none_of_them(routed: Routed) -> N
 def test_metrics_name_the_table(routed: Routed) -> None:
     elsewhere(routed.log)
     create(routed.log, "default")
-    families = [*metrics._consumers(consumer_status.find(routed.log))]
+    families = [*metrics._consumers(consumer_status.find_consumers(routed.log))]
     samples = {tuple(sample.labels.items()): sample.value for each in families for sample in each.samples}
     assert samples[("consumer", "c"), ("table", str(AUDIT))] == 1
     assert not [labels for labels in samples if ("consumer", "default") in labels and len(labels) > 1]
-    assert PipelineStatus(consumers=consumer_status.find(routed.log)).to_json()["consumers"][0]["events_table"] == str(
-        AUDIT
-    )
+    assert PipelineStatus(consumers=consumer_status.find_consumers(routed.log)).to_json()["consumers"][0][
+        "events_table"
+    ] == str(AUDIT)

@@ -422,14 +422,14 @@ def test_what_it_costs_does_not_grow_with_what_is_behind(staged: Staged, one: bo
 def test_status_counts_what_waits_behind(staged: Staged, client: Client):
     staged.moved(*HISTORY, insert("t", id=2))
     client.receive(1)
-    (found,) = status.find(client.connection, "c")
+    (found,) = status.find_consumers(client.connection, "c")
     assert (found.collapse, found.pending, found.in_flight, found.lag) == (False, 4, 1, 0)
     assert found.oldest_pending_seconds is not None
     needs = client.connection.execute("select position, needs_after from pipeline.readers where name = 'c'").fetchone()
     assert needs == (4, 0)
     client.ack(*client.receive())
     client.connection.execute("delete from consumer_records where state in ('delivered', 'available')")
-    (found,) = status.find(client.connection, "c")
+    (found,) = status.find_consumers(client.connection, "c")
     needs = client.connection.execute("select needs_after from pipeline.readers where name = 'c'").fetchone()
     assert (found.pending, needs) == (3, (1,))
 

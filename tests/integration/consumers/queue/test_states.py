@@ -212,7 +212,7 @@ def test_an_expired_delivery_waits_since_its_change(staged: Staged, client: Clie
 
 
 def status(client: Client) -> list[Any]:
-    return consumer_status.find(client.connection, "c")
+    return consumer_status.find_consumers(client.connection, "c")
 
 
 @pytest.mark.parametrize("by", ["nack", "expiry"])

@@ -18,9 +18,9 @@ from pipeline.consumers.cursor.frames import (
     ServerFrame,
     StreamOptions,
     TransactionFrames,
-    acknowledged_seq,
     close_reason,
-    error,
+    error_frame,
+    parse_acknowledgement,
 )
 from pipeline.log.entry import JsonEvent
 
@@ -48,7 +48,7 @@ def test_transactions_arrive_whole_and_say_so_only_at_their_end(
     sizes: list[int], cuts: set[int], max_events: int
 ) -> None:
     frames = TransactionFrames(max_events)
-    sent = [frame for entries, whole in batches(sizes, cuts) for frame in frames.add(entries, whole=whole)]
+    sent = [frame for entries, whole in batches(sizes, cuts) for frame in frames.add(entries, is_complete=whole)]
     told = [json.loads(frame.text) for frame in sent]
     assert [seq for frame in sent for seq in seqs(frame)] == list(range(1, sum(sizes) + 1))
     assert [frame["complete"] for frame in told] == [
@@ -62,7 +62,7 @@ def test_transactions_arrive_whole_and_say_so_only_at_their_end(
 def test_events_wait_for_nothing(sizes: list[int], cuts: set[int], max_events: int) -> None:
     frames = EventFrames(max_events)
     for entries, whole in batches(sizes, cuts):
-        sent = list(frames.add(entries, whole=whole))
+        sent = list(frames.add(entries, is_complete=whole))
         assert [seq for frame in sent for seq in seqs(frame)] == [e.seq for e in entries]
         assert all(len(seqs(frame)) <= max_events for frame in sent)
 
@@ -70,7 +70,7 @@ def test_events_wait_for_nothing(sizes: list[int], cuts: set[int], max_events: i
 @pytest.mark.parametrize("kind", [EventFrames, TransactionFrames])
 def test_a_frame_is_closed_by_the_event_that_fills_it(kind: type[EventFrames | TransactionFrames]) -> None:
     entries = [entry(seq, 1, FRAME_BYTES // 3) for seq in range(1, 8)]
-    sent = list(kind(500).add(entries, whole=True))
+    sent = list(kind(500).add(entries, is_complete=True))
     assert [seqs(frame) for frame in sent] == [[1, 2, 3], [4, 5, 6], [7]]
 
 
@@ -84,7 +84,7 @@ def test_a_frame_is_closed_by_the_event_that_fills_it(kind: type[EventFrames | T
 )
 def test_other_frames_of_clients_are_refused(text: str) -> None:
     with pytest.raises(BadFrameError) as refused:
-        acknowledged_seq(text)
+        parse_acknowledgement(text)
     assert refused.value.code == 1008
 
 
@@ -103,4 +103,4 @@ def test_options_have_defaults() -> None:
 
 def test_reasons_fit_into_a_close_frame_and_errors_are_json() -> None:
     assert len(close_reason("ä" * 100).encode()) <= 123
-    assert json.loads(error('a "quoted" ä'))["title"] == 'a "quoted" ä'
+    assert json.loads(error_frame('a "quoted" ä'))["title"] == 'a "quoted" ä'
