@@ -67,7 +67,7 @@ def _failed(now: PipelineStatus) -> Iterator[Table]:
 def _of_readers(now: PipelineStatus) -> Iterator[Table]:
     """Return the sections on readers that do not follow, and on what holds back retention."""
     if behind := [each for each in now.consumers if consumers.has_problem(each)]:
-        yield consumers.summary(behind)
+        yield consumers.summary_table(behind)
     if stopped := [each for each in now.followers if followers.has_problem(each)]:
         yield followers.summary(stopped)
     yield from sessions.lost(now.sessions)
