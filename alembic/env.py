@@ -71,7 +71,7 @@ def _servers_ended(connection: Connection) -> Iterator[None]:
         yield
         return
     driver.autocommit = True
-    with role_locks.ended(driver, reason):
+    with role_locks.keep_servers_out(driver, reason):
         driver.autocommit = False
         try:
             yield

@@ -1493,9 +1493,9 @@ CREATE VIEW pipeline.advisory_locks AS
 
 COMMENT ON VIEW pipeline.advisory_locks IS 'Advisory locks that are held in this database.';
 
-COMMENT ON COLUMN pipeline.advisory_locks.key IS 'What pg_advisory_lock was given, if it was one number.';
+COMMENT ON COLUMN pipeline.advisory_locks.key IS 'The argument of pg_advisory_lock, if it was one number.';
 
-COMMENT ON COLUMN pipeline.advisory_locks.key1 IS 'The first of what it was given, if these were two.';
+COMMENT ON COLUMN pipeline.advisory_locks.key1 IS 'The first argument of pg_advisory_lock, if there were two.';
 
 CREATE TABLE pipeline.alembic_version (
     version_num character varying(32) NOT NULL

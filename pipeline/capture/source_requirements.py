@@ -86,7 +86,7 @@ def _new_slot(config: Config, source: Connection) -> CheckFinding:
     slot = slots.find(source, config.slot)
     if slot is None or slot.active_pid is None:
         return CheckFinding("ok", "slot", f'"{config.slot}" will be created')
-    waiting = waits.look(source, [slot.active_pid])
+    waiting = waits.find_waits(source, [slot.active_pid])
     why = f", which {waits.describe(waiting)}" if waiting else ""
     text = f'"{slot.name}" is being created (pid {slot.active_pid}){why}'
     return CheckFinding(

@@ -98,7 +98,7 @@ def read(source: Connection, pipeline: Connection, stored: ReplicationSource, oi
 
 def comparison(source: Connection, table: ComparableTable) -> KeyComparison:
     """How the table's keys are compared at the source. Raises NotComparableError if that may run code of an owner."""
-    return key_comparison.read(source, table.relations[0].oid, [column.name for column in table.key])
+    return key_comparison.read_comparison(source, table.relations[0].oid, [column.name for column in table.key])
 
 
 def _last(pipeline: Connection, stored: ReplicationSource, oid: int) -> HistoryVersion | None:

@@ -52,9 +52,9 @@ class SourceRows:
         """Return these keys in the order of the source, which may sort texts differently. Raises NotComparableError."""
         if not keys:
             return []
-        values = self._key.listed_values()
+        values = self._key.table_columns()
         query = sql.SQL("select {} from {} order by {}").format(
-            row_text.texts(values), self._key.listed(keys), self._key.order(values)
+            row_text.texts(values), self._key.as_table(keys), self._key.order(values)
         )
         try:
             with reading_session.transaction(self._source, SNAPSHOT), key_comparison.no_ambiguity():

@@ -1,3 +1,3 @@
-"""Postgres itself: connections, the embedded server, migrations, who holds which role."""
+"""Postgres itself: connections, the embedded server, migrations, and the holders of roles."""
 
 from __future__ import annotations

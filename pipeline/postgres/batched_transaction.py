@@ -1,4 +1,4 @@
-"""A transaction in few round trips: a statement whose answer is not needed yet is sent with the next one."""
+"""A transaction in few round trips: a statement whose answer is not needed yet is sent together with the next one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from psycopg.rows import TupleRow
 from pipeline.postgres.connections import Connection
 
 PREPARED = 16
-"""The most statements kept prepared: those of the segment being filled, and of the events tables."""
+"""The most statements that stay prepared: those for the segment that is being filled, and those for events tables."""
 
 Query = str | sql.Composable
 Values = Mapping[str, Any] | Sequence[Any]
@@ -23,19 +23,19 @@ Values = Mapping[str, Any] | Sequence[Any]
 
 @dataclass
 class StatementResult:
-    """The answer to one statement, once it was sent: its rows, and the number of rows affected."""
+    """The answer to one statement: its rows, and the number of affected rows. Empty until the statement was sent."""
 
     rows: list[TupleRow] = field(default_factory=list)
     count: int = 0
 
 
 class PreparedStatementCache:
-    """Prepared statements of one session, parsed and planned once.
+    """The prepared statements of one session, each parsed and planned once.
 
-    The least recently used one is deallocated first, never one that waits to be sent.
+    If there are too many, the least recently used one is deallocated, but never one that waits to be sent.
 
-    After ROLLBACK, ALTER and DROP psycopg may have deallocated all of a session: a statement that no longer exists
-    raises InvalidSqlStatementName. Then call `forget`, and roll back.
+    After ROLLBACK, ALTER and DROP psycopg may have deallocated all statements of a session. A statement that no longer
+    exists raises InvalidSqlStatementName: then call `forget`, and roll back.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -44,9 +44,9 @@ class PreparedStatementCache:
         self._made = 0
 
     def execute(self, what: str, query: sql.Composable, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
-        """An EXECUTE statement for the query, with its values; `what` begins the prepared statement's name.
+        """Return an EXECUTE statement for the query, and its values. `what` begins the prepared statement's name.
 
-        The type of each placeholder must be plain.
+        Postgres must be able to infer the type of each placeholder from the query.
         """
         text = query.as_string(self._connection)
         known = self._known.pop(text, None)
@@ -54,7 +54,7 @@ class PreparedStatementCache:
         return f"execute {name} ({', '.join(['%s'] * len(given))})", [values[each] for each in given]
 
     def forget(self) -> None:
-        """Assume that none of them exists."""
+        """Assume that the session has no prepared statement."""
         self._known.clear()
 
     def _prepare(self, what: str, text: str) -> tuple[str, list[str]]:
@@ -74,7 +74,7 @@ class _Numbers(dict[str, str]):
 
 
 class StatementBatch:
-    """Statements in their order. `eager`: each is sent at once, in the current transaction."""
+    """Statements that are executed in their order. If `eager`, each is sent at once, in the current transaction."""
 
     def __init__(
         self, connection: Connection, prepared: PreparedStatementCache | None = None, *, eager: bool = True
@@ -83,11 +83,11 @@ class StatementBatch:
         self._prepared = prepared
         self._texts: list[str] = []
         self._answers: list[StatementResult] = []
-        self._later: list[str] = []
+        self._after_commit: list[str] = []
         self.eager = eager
 
     def add(self, query: Query, values: Values | None = None) -> StatementResult:
-        """Execute it with the next `ask` or `send`; the answer is filled in then."""
+        """Add a statement, which the next `ask` or `send` executes; only then the returned answer is filled in."""
         self._texts.append(self._cursor.mogrify(query, values))  # type: ignore[arg-type]
         self._answers.append(StatementResult())
         answer = self._answers[-1]
@@ -96,31 +96,31 @@ class StatementBatch:
         return answer
 
     def add_prepared(self, what: str, query: sql.Composable, values: Mapping[str, Any]) -> StatementResult:
-        """As `add`, as a prepared statement, for one that will be used again; `what` begins its name."""
+        """Add a statement that will be used again, as a prepared one. `what` begins its name; otherwise as `add`."""
         return self.add(*(self._prepared.execute(what, query, values) if self._prepared else (query, values)))
 
     def ask(self, query: Query, values: Values | None = None) -> StatementResult:
-        """Execute it after all before it, and wait for its answer."""
+        """Execute all statements that wait, then this one, and wait for its answer."""
         answer = self.add(query, values)
         self.send()
         return answer
 
-    def later(self, query: Query, values: Values | None = None) -> None:
-        """Execute it right after the commit, in the same round trip; at once when eager."""
+    def add_after_commit(self, query: Query, values: Values | None = None) -> None:
+        """Add a statement that is executed right after the commit, in the same round trip; if eager, at once."""
         if self.eager:
             self.add(query, values)
         else:
-            self._later.append(self._cursor.mogrify(query, values))  # type: ignore[arg-type]
+            self._after_commit.append(self._cursor.mogrify(query, values))  # type: ignore[arg-type]
 
     def commit(self) -> None:
-        """Execute what waits, and commit."""
+        """Execute all statements that wait, and commit."""
         self.add("COMMIT")
-        self._texts += self._later
-        self._answers += [StatementResult() for _ in self._later]
+        self._texts += self._after_commit
+        self._answers += [StatementResult() for _ in self._after_commit]
         self.send()
 
     def send(self) -> None:
-        """Execute what waits; needed before anything else is executed on the connection."""
+        """Execute all statements that wait. Call this before anything else is executed on the connection."""
         if not self._texts:
             return
         text, answers = "\n;\n".join(self._texts), self._answers
@@ -134,9 +134,10 @@ class StatementBatch:
 
 @contextmanager
 def transaction(connection: Connection, prepared: PreparedStatementCache | None = None) -> Iterator[StatementBatch]:
-    """As Connection.transaction, but BEGIN is sent with the first statement, COMMIT with the last.
+    """Hold a transaction whose BEGIN is sent with the first statement and whose COMMIT is sent with the last one.
 
-    The connection must be in autocommit mode, and in no transaction.
+    Otherwise it does what psycopg's `Connection.transaction` does. The connection must be in autocommit mode, and in no
+    transaction.
     """
     batch = StatementBatch(connection, prepared, eager=False)
     try:

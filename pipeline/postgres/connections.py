@@ -1,4 +1,4 @@
-"""Connections to both databases, and the one place where driver errors become ours."""
+"""Connections to both databases, and the one place that turns errors of the driver into errors of the product."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ AsyncConnection = psycopg.AsyncConnection[TupleRow]
 CONNECT_TIMEOUT = 10
 """Seconds to wait for a connection to be accepted."""
 PROMPT_SECONDS = 3.0
-"""Seconds that a database has to let a command in, so that the user reads within five that the database is away.
+"""Seconds that a command waits for a connection, so that the user learns within five that a database does not answer.
 
 `connect_timeout` in the DSN takes precedence."""
 GONE = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
-"""What a driver raises when a connection is lost."""
+"""The errors that the driver raises when a connection is lost."""
 _NOT_ANSWERING = ("08", "57P0", "25P03")
-"""Of SQLSTATE: no connection, or its end, by shutdown, by an administrator or by a timeout of sessions."""
-_OF_ROWS = ("21", "22", "23", "27", "2F", "38", "39", "42", "44", "54", "P0")
-"""SQLSTATE classes of errors in the data, or of constraints that the owner has put on the events table."""
+"""Beginnings of the SQLSTATE if there is no connection: shutdown, an administrator or a timeout may have ended it."""
+_ROW_ERRORS = ("21", "22", "23", "27", "2F", "38", "39", "42", "44", "54", "P0")
+"""SQLSTATE classes of errors in the data, and of constraints that the owner has added to the events table."""
 _TOO_LARGE = "invalid memory alloc request size"
 _REMEDIES = (
     (r"could not translate host name|failed to resolve host", "correct the host in {setting}"),
@@ -50,9 +50,9 @@ _REMEDIES = (
     (r"closed the connection|shutting down|starting up", "check that it runs, and see its log"),
     (r"too many clients|reserved for roles|connection slots", "end other connections, or raise max_connections there"),
 )
-"""The remedy for each reason that libpq or the server gives why there is no session."""
+"""The remedy for each reason that libpq or the server states if it opens no session."""
 GRANT_AT_SOURCE = "let an administrator of the source run what `pipeline check --sql --roles USER,READER` prints"
-_OF_STATEMENTS = {
+_STATEMENT_REMEDIES = {
     ("source", "42501"): GRANT_AT_SOURCE,
     ("pipeline database", "42501"): "let its owner grant that to the user in PIPELINE_DATABASE_DSN",
     ("", "25006"): "name a server that can be written, or set default_transaction_read_only = off there",
@@ -68,28 +68,31 @@ LIVENESS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-"""How soon a peer that has silently disappeared is noticed, as libpq parameters; those in a DSN take precedence."""
+"""Parameters of libpq that limit how long a peer that has silently disappeared stays unnoticed.
+
+Those in a DSN take precedence."""
 
 
 def conninfo(dsn: str, **ours: str) -> str:
-    """The DSN with our parameters instead of its own, and with those of LIVENESS that it does not set."""
+    """Return the DSN with the parameters `ours`, which replace its own, and with those of LIVENESS that it lacks."""
     given = conninfo_to_dict(dsn)
     liveness = {name: value for name, value in LIVENESS.items() if name not in {**given, **ours}}
     return make_conninfo(dsn, client_encoding="UTF8", **liveness, **ours)
 
 
 def hang_up(connection: Connection | psycopg.AsyncConnection[TupleRow]) -> None:
-    """End a connection that does not answer, from another thread; who waits for it gets an OperationalError."""
+    """End a connection that does not answer, from any thread. The thread that uses it gets an OperationalError."""
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
         line.shutdown(socket.SHUT_RDWR)
 
 
 def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> Connection:
-    """An autocommit connection that the server sees as `name`, with the settings for this database's sessions.
+    """Open an autocommit connection with the application name `name` and the settings for this database's sessions.
 
-    `what` is the database's role, also in messages. Raises DatabaseUnavailableError with libpq's reason in one line.
+    `what` is what messages call the database: "source", "pipeline database" or another text. Raises
+    DatabaseUnavailableError with libpq's reason in one line.
     """
-    options.setdefault("settings", session_settings.of_database(what))
+    options.setdefault("settings", session_settings.for_database(what))
     try:
         return connect_plainly(dsn, name=name, place=what, **options)
     except psycopg.OperationalError as error:
@@ -97,14 +100,13 @@ def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> C
 
 
 def connect_promptly(dsn: str, what: str, *, name: str, seconds: float | None = None, **options: Any) -> Connection:
-    """Connect as `connect` does, but raise DatabaseUnavailableError after `seconds`.
+    """Connect as `connect` does, but raise DatabaseUnavailableError after `seconds`, by default PROMPT_SECONDS.
 
-    The default of `seconds` is the time that a command has.
-    libpq's own limit holds for each address of each host, and leaves out the name server. A thread that still waits for
-    one of them is left behind.
+    libpq applies its limit to each address of each host, and not to the name server. So a thread connects; if it still
+    waits at the end of the time, it is abandoned.
     """
     seconds = seconds or float(conninfo_to_dict(dsn).get("connect_timeout") or PROMPT_SECONDS)
-    options.setdefault("connect_timeout", round(seconds) + 1)  # that of each address; ours comes first
+    options.setdefault("connect_timeout", round(seconds) + 1)  # libpq's limit for each address, so ours ends first
     made: queue.SimpleQueue[Connection | BaseException] = queue.SimpleQueue()
     given_up = threading.Event()
 
@@ -129,7 +131,7 @@ def connect_promptly(dsn: str, what: str, *, name: str, seconds: float | None = 
 
 
 def _close_unused(made: queue.SimpleQueue[Connection | BaseException]) -> None:
-    """Close a connection that came too late."""
+    """Close a connection that was opened after nothing waited for it any longer."""
     with suppress(queue.Empty):
         found = made.get_nowait()
         if not isinstance(found, BaseException):
@@ -140,12 +142,12 @@ def _close_unused(made: queue.SimpleQueue[Connection | BaseException]) -> None:
 def answering(
     dsn: str, what: str, seconds: float, *, name: str, for_command: bool = False, **options: Any
 ) -> Iterator[Connection]:
-    """Open a connection for one check, as `connect` does.
+    """Open a connection for one check, as `connect` does, and limit the time of the check.
 
-    Connecting and the work inside of the block may each take `seconds`, connecting at least 2; then
-    DatabaseUnavailableError is raised, because a frozen server accepts connections and is silent.
+    Connecting and the work inside of the block may each take `seconds`; connecting may always take 2. After that,
+    DatabaseUnavailableError is raised: a frozen server accepts connections, but never answers.
 
-    `for_command`: connecting has the time that it has for every command.
+    `for_command`: connecting may take as long as `connect_promptly` allows a command.
     """
     late = threading.Event()
 
@@ -170,7 +172,7 @@ def answering(
 
 
 class _NamedConnection(psycopg.Connection[TupleRow]):
-    """Each of its errors says which database refused a statement, in the attribute `place`."""
+    """A connection whose errors name the database that refused a statement, in the attribute `place`."""
 
     place = ""
 
@@ -183,7 +185,7 @@ class _NamedConnection(psycopg.Connection[TupleRow]):
 
 
 def connect_plainly(dsn: str, *, name: str, settings: Mapping[str, str], place: str = "", **options: Any) -> Connection:
-    """As `connect`, with these settings. Raises psycopg's own errors, which `unavailable` explains."""
+    """Connect as `connect` does, with these settings. Raises psycopg's own errors, which `unavailable` explains."""
     connection = _NamedConnection.connect(conninfo(dsn, application_name=name), autocommit=True, **options)
     connection.place = place
     open_sessions.add(connection, dsn)
@@ -195,16 +197,19 @@ def connect_plainly(dsn: str, *, name: str, settings: Mapping[str, str], place: 
     return connection
 
 
-class _ClosedAtTheEnd(psycopg.AsyncConnection[TupleRow]):
-    """Its `async with` closes it in any case: psycopg's commits first, and leaves it open if it is cancelled there."""
+class _ClosingConnection(psycopg.AsyncConnection[TupleRow]):
+    """A connection that the end of its `async with` always closes.
+
+    psycopg's commits first, and stays open if it is cancelled meanwhile.
+    """
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
 async def connect_async(dsn: str, *, name: str, settings: Mapping[str, str], **options: Any) -> AsyncConnection:
-    """As `connect_plainly`, for asyncio. Raises psycopg's own errors, which `unavailable` explains."""
-    connection = await _ClosedAtTheEnd.connect(conninfo(dsn, application_name=name), autocommit=True, **options)
+    """Connect as `connect_plainly` does, for asyncio. Raises psycopg's own errors, which `unavailable` explains."""
+    connection = await _ClosingConnection.connect(conninfo(dsn, application_name=name), autocommit=True, **options)
     open_sessions.add(connection, dsn)
     try:
         await connection.execute(session_settings.statement(settings).encode())
@@ -217,16 +222,17 @@ async def connect_async(dsn: str, *, name: str, settings: Mapping[str, str], **o
 def unavailable(
     dsn: str, what: str, error: BaseException, *, setting: str | None = None, login: str | None = None
 ) -> DatabaseUnavailableError:
-    """The error for a database that refused or dropped a connection, or refused a statement, which is then said.
+    """Return the error for a database that refused or dropped a connection, or that refused a statement.
 
-    `setting`: where the DSN is from, and `login`: where user and password are; of a database that is no setting's.
+    The error's text tells these cases apart. For a database that no setting of the server names, `setting` says where
+    the DSN is from, and `login` says where its user and password are.
     """
     cause = one_line(error)
     setting = setting or ("PIPELINE_SOURCE_DSN" if what == "source" else "PIPELINE_DATABASE_DSN")
     login = login or f"user and password in {setting}, PGPASSWORD or PGPASSFILE"
     if not is_gone(error):
         state = getattr(error, "sqlstate", "")
-        remedy = _OF_STATEMENTS.get((what, state)) or _OF_STATEMENTS.get(("", state), "")
+        remedy = _STATEMENT_REMEDIES.get((what, state)) or _STATEMENT_REMEDIES.get(("", state), "")
         refused = f"{what} ({describe(dsn)}) refused a statement: {cause} (SQLSTATE {state})"
         return StatementRefusedError(f"{refused}; {remedy}" if remedy else refused, what)
     remedy = next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, cause)), "")
@@ -239,10 +245,10 @@ def unavailable(
 def unavailable_one(
     source: Connection, source_dsn: str, database_dsn: str, error: psycopg.Error
 ) -> DatabaseUnavailableError:
-    """The error of one of two databases. `source`: a connection to the source, whose end tells that it is the source.
+    """Return the error for the one of two databases that failed: the source, if the connection `source` has ended.
 
-    A refused statement says itself which database refused it; over a connection for asyncio, it is the pipeline
-    database, because nothing else is written there.
+    The error of a refused statement names its database, unless the connection was one for asyncio. Such a connection
+    writes only to the pipeline database.
     """
     if not is_gone(error):
         place = getattr(error, "place", "") or "pipeline database"
@@ -252,7 +258,7 @@ def unavailable_one(
 
 
 def is_gone(error: BaseException) -> bool:
-    """Whether a database does not answer: its SQLSTATE decides, and without any the driver, which lost the socket."""
+    """True if a database does not answer. The SQLSTATE decides; without one, the driver has lost its socket."""
     state = getattr(error, "sqlstate", None)
     return (
         state.startswith(_NOT_ANSWERING) if state else not isinstance(error, psycopg.Error) or isinstance(error, GONE)
@@ -260,24 +266,24 @@ def is_gone(error: BaseException) -> bool:
 
 
 def is_ours(error: psycopg.Error) -> bool:
-    """Whether no server has a part in it: a mistake in how we use the driver."""
+    """True if no server caused the error: it is a mistake in how our code uses the driver."""
     return error.sqlstate is None and not isinstance(error, GONE)
 
 
 def one_line(error: BaseException) -> str:
-    """A driver error's text without line breaks, context or row contents."""
+    """Return the text of a driver's error without line breaks, context or contents of rows."""
     if isinstance(error, psycopg.Error) and error.diag.message_primary:
         return error.diag.message_primary
     return "; ".join(part.strip() for part in str(error).splitlines() if part.strip()) or type(error).__name__
 
 
 def is_poison(error: psycopg.Error) -> bool:
-    """Whether the error is due to the row or to constraints on it; any other error may have gone at the next try."""
+    """True if the row or a constraint on it causes the error; after any other error, the next try may succeed."""
     state = error.sqlstate or ""
-    return state.startswith(_OF_ROWS) or (state == "XX000" and _TOO_LARGE in str(error))
+    return state.startswith(_ROW_ERRORS) or (state == "XX000" and _TOO_LARGE in str(error))
 
 
 def cause_of(error: psycopg.Error) -> str:
-    """The server's message without values that it may quote."""
+    """Return the server's message without the values that it may quote."""
     text = one_line(error)
     return re.sub(r'"[^"]*"', '"…"', text) if (error.sqlstate or "").startswith("22") else text

@@ -1,6 +1,7 @@
-"""COPY's data as it comes from a connection and goes to another: rows, or blocks of which no row becomes an object.
+"""The data of COPY as a connection sends and receives it: rows, or blocks of rows that never become objects.
 
-In little more than half the time that psycopg's Copy takes for each row: the server sends one in each message.
+The server sends each row in its own message. This module takes little more than half the time per row that psycopg's
+Copy takes.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from pipeline.postgres.connections import AsyncConnection, Connection
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """What is handed over together: at most so many rows, from so many bytes on nothing more, and not fewer than the
-    least unless nothing more comes.
+class _PieceSize:
+    """How many rows are handed over together.
+
+    A piece has at most `rows` rows. It is complete when it has `bytes` bytes, and has at least `least` bytes unless it
+    is the last one.
     """
 
     rows: int
@@ -29,27 +32,27 @@ class _Piece:
 
 
 BLOCK = 65_536
-"""Bytes: so many are gathered, and passed on together."""
-_ROWS = _Piece(1_000, 2**62, 1)
-_BLOCKS = _Piece(2**62, BLOCK, BLOCK // 4)
-_PIECE = 2**20
-"""The most bytes of one message: a row may be larger, and the driver waits for ever where the buffer cannot grow."""
+"""The bytes that are gathered before they are handed over together."""
+_ROWS = _PieceSize(1_000, 2**62, 1)
+_BLOCKS = _PieceSize(2**62, BLOCK, BLOCK // 4)
+_LONGEST_MESSAGE = 2**20
+"""The most bytes of one message: a row may be longer, and the driver waits forever if its buffer cannot grow."""
 
 
-def rows(connection: Connection, query: sql.Composable) -> Generator[list[memoryview], None, None]:
-    """The rows of a COPY TO STDOUT as they come, a thousand at most. To be closed when it is left early."""
+def read_rows(connection: Connection, query: sql.Composable) -> Generator[list[memoryview], None, None]:
+    """Yield the rows of a COPY TO STDOUT as they arrive, at most 1000 at a time. Close the generator to end early."""
     return _read(connection, query, _ROWS)
 
 
-def read(connection: Connection, query: sql.Composable) -> Generator[bytes, None, None]:
-    """The same in blocks."""
+def read_blocks(connection: Connection, query: sql.Composable) -> Generator[bytes, None, None]:
+    """Yield the rows of a COPY TO STDOUT in blocks of about BLOCK bytes. Close the generator to end early."""
     with closing(_read(connection, query, _BLOCKS)) as found:
         for each in found:
             yield b"".join(each)
 
 
-async def arriving(connection: AsyncConnection, query: sql.Composable) -> AsyncGenerator[list[memoryview], None]:
-    """As `rows` for asyncio, and as few at a time as have come. Who leaves it early must close the connection."""
+async def read_rows_async(connection: AsyncConnection, query: sql.Composable) -> AsyncGenerator[list[memoryview], None]:
+    """Yield rows as `read_rows` does, for asyncio. A caller that ends early must close the connection."""
     pgconn, ended = connection.pgconn, False
     await connection.wait(_begin(pgconn, query.as_string(connection).encode(), pq.ExecStatus.COPY_OUT))
     while not ended:
@@ -57,7 +60,7 @@ async def arriving(connection: AsyncConnection, query: sql.Composable) -> AsyncG
         yield found
 
 
-def _read(connection: Connection, query: sql.Composable, wanted: _Piece) -> Generator[list[memoryview], None, None]:
+def _read(connection: Connection, query: sql.Composable, wanted: _PieceSize) -> Generator[list[memoryview], None, None]:
     pgconn, ended = connection.pgconn, False
     connection.wait(_begin(pgconn, query.as_string(connection).encode(), pq.ExecStatus.COPY_OUT))
     try:
@@ -76,14 +79,15 @@ def _read(connection: Connection, query: sql.Composable, wanted: _Piece) -> Gene
                     pass
 
 
-def write(connection: Connection, query: sql.Composable, blocks: Iterable[bytes]) -> int:
-    """Give them to a COPY FROM STDIN; returns the number of rows. What interrupts `blocks` ends it, and is raised."""
+def write_blocks(connection: Connection, query: sql.Composable, blocks: Iterable[bytes]) -> int:
+    """Send blocks to a COPY FROM STDIN; return its number of rows. An error in `blocks` ends the COPY and is raised."""
     pgconn = connection.pgconn
     connection.wait(_begin(pgconn, query.as_string(connection).encode(), pq.ExecStatus.COPY_IN))
     try:
         for block in blocks:
-            for at in range(0, len(block), _PIECE):
-                connection.wait(generators.copy_to(pgconn, block[at : at + _PIECE] if len(block) > _PIECE else block))
+            for at in range(0, len(block), _LONGEST_MESSAGE):
+                message = block[at : at + _LONGEST_MESSAGE] if len(block) > _LONGEST_MESSAGE else block
+                connection.wait(generators.copy_to(pgconn, message))
     except BaseException:
         with suppress(psycopg.Error):
             connection.wait(generators.copy_end(pgconn, b"interrupted"))
@@ -98,8 +102,8 @@ def _begin(pgconn: pq.abc.PGconn, query: bytes, expected: pq.ExecStatus) -> PQGe
         raise errors.error_from_result(results[-1])
 
 
-def _next(pgconn: pq.abc.PGconn, wanted: _Piece) -> PQGen[tuple[list[memoryview], bool]]:
-    """The rows that have arrived, not too few of them unless it is at its end, and whether it is."""
+def _next(pgconn: pq.abc.PGconn, wanted: _PieceSize) -> PQGen[tuple[list[memoryview], bool]]:
+    """Return the next piece, and True if the COPY has ended."""
     found: list[memoryview] = []
     gathered = 0
     while gathered < wanted.bytes and len(found) < wanted.rows:

@@ -1,5 +1,7 @@
-"""COPY's text format (Postgres manual, "COPY", Text Format): it prints values as the stream does, by their output
-functions, which a cast to text does not for every type.
+"""COPY's text format (Postgres manual, "COPY", Text Format).
+
+It prints values by the output functions of their types, as the replication stream does. A cast to text prints values
+of some types otherwise.
 """
 
 from __future__ import annotations
@@ -19,16 +21,16 @@ _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _CHARACTERS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
-def lines(connection: Connection, query: sql.Composable) -> Generator[list[bytes], None, None]:
-    """As `copy_data.rows`, each without its newline."""
-    with closing(copy_data.rows(connection, query)) as found:
+def read_lines(connection: Connection, query: sql.Composable) -> Generator[list[bytes], None, None]:
+    """Yield rows as `copy_data.read_rows` does, each without its newline."""
+    with closing(copy_data.read_rows(connection, query)) as found:
         for rows in found:
             yield _without_newlines(rows)
 
 
-async def arriving(connection: AsyncConnection, query: sql.Composable) -> AsyncGenerator[list[bytes], None]:
-    """As `copy_data.arriving`, each without its newline."""
-    async for rows in copy_data.arriving(connection, query):
+async def read_lines_async(connection: AsyncConnection, query: sql.Composable) -> AsyncGenerator[list[bytes], None]:
+    """Yield rows as `copy_data.read_rows_async` does, each without its newline."""
+    async for rows in copy_data.read_rows_async(connection, query):
         yield _without_newlines(rows)
 
 
@@ -36,8 +38,8 @@ def _without_newlines(rows: list[memoryview]) -> list[bytes]:
     return [bytes(row[:-1]) for row in rows]
 
 
-def values(line: bytes, width: int) -> Row:
-    """The values of a row of so many columns; None for NULL."""
+def split_line(line: bytes, width: int) -> Row:
+    """Return the values of a row of `width` columns; None stands for NULL."""
     if width == 0:
         return []
     fields = line.split(b"\t")

@@ -1,4 +1,4 @@
-"""The data directory of the embedded Postgres: which user may run it, its initdb, the start of its postmaster."""
+"""The data directory of the embedded Postgres: its user, its initdb, and the start of its postmaster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.postgres.run_as import ProgramUser, identities
 START_TIMEOUT = 120
 """Seconds for a start, crash recovery included."""
 LEAVE_TIMEOUT = 20
-"""Seconds that the processes of a killed server get to end."""
+"""Seconds that the server waits for the processes of a killed server to end."""
 _CANNOT_ENTER = 3
 _PROBE = f'cd "$1" 2>/dev/null || exit {_CANNOT_ENTER}; exec "$2" --version'
 _LEAVING = re.compile(r"pre-existing shared memory|lock file .* already exists")
@@ -41,7 +41,7 @@ class DataDirectory:
         self._bin_dir = bin_dir
 
     def identity(self) -> tuple[ProgramUser, int]:
-        """The first identity that can reach both the directory's parent and the binaries, and the binaries' version."""
+        """Return the first user who can enter the directory's parent and run the binaries, and the major version."""
         parent, postgres, refusals = self.directory.parent, self._bin_dir / "postgres", []
         for identity in identities(self.data if self.data.exists() else self.directory):
             try:
@@ -60,7 +60,7 @@ class DataDirectory:
         )
 
     def require_version(self, major: int) -> None:
-        """Raises EmbeddedPostgresError when another major version made it."""
+        """Raise EmbeddedPostgresError if another major version made the cluster."""
         try:
             found = (self.data / "PG_VERSION").read_text().strip()
         except FileNotFoundError:
@@ -72,7 +72,7 @@ class DataDirectory:
             )
 
     def initdb(self, identity: ProgramUser, major: int, *, sync: bool) -> None:
-        """Make the cluster in another folder, then move it: one that a crash left incomplete is never started."""
+        """Create the cluster in another folder, then move it: an incomplete one, after a crash, is never started."""
         if self.data.exists() and any(self.data.iterdir()):
             raise EmbeddedPostgresError(f"{self.data} is not a folder of Postgres (no PG_VERSION): move it away")
         new = self.data.with_name("data.new")
@@ -94,7 +94,7 @@ class DataDirectory:
             shutil.rmtree(new, ignore_errors=True)
 
     def launch(self, identity: ProgramUser, socket: Path) -> None:
-        """Start the postmaster and wait until it accepts connections; `socket`: where it will listen."""
+        """Start the postmaster and wait until it accepts connections on `socket`."""
         deadline = time.monotonic() + LEAVE_TIMEOUT
         while True:
             self._disown_pids(socket)
@@ -112,10 +112,10 @@ class DataDirectory:
             time.sleep(0.2)  # the killed server's processes are still ending
 
     def _disown_pids(self, socket: Path) -> None:
-        """Take a pid that now belongs to another program, or to a zombie, out of leftover lock files.
+        """Replace a pid in leftover lock files if it now belongs to another program or to a zombie.
 
-        With it Postgres would not start. The rest stays: Postgres uses it to check that no orphan of the old server
-        still writes.
+        With that pid Postgres would not start. The other lines stay: by them Postgres checks that no orphaned process
+        of the old server still writes.
         """
         for file in (self.data / "postmaster.pid", socket.with_name(socket.name + ".lock")):
             with suppress(FileNotFoundError, ValueError):
@@ -130,7 +130,7 @@ class DataDirectory:
             return ""
 
     def failure(self, what: str, reason: str) -> EmbeddedPostgresError:
-        """The error with what failed, why, and the remedy."""
+        """Return the error that names what failed, the reason, and the remedy."""
         known = (remedy for text, remedy in _REMEDIES.items() if text in reason)
         return EmbeddedPostgresError(f"the embedded Postgres {what}: {reason}; {next(known, self._general_remedy())}")
 
@@ -139,7 +139,7 @@ class DataDirectory:
 
 
 def _is_another_program(pid: int, data: Path) -> bool:
-    """Whether `pid` runs and is certainly not the postmaster of `data`; never certain without /proc."""
+    """True if `pid` runs and is certainly not the postmaster of `data`. Without /proc this is never certain."""
     process = Path(f"/proc/{pid}")
     try:
         program = os.path.basename((process / "cmdline").read_bytes().split(b"\0")[0])
@@ -149,7 +149,7 @@ def _is_another_program(pid: int, data: Path) -> bool:
 
 
 def decisive(output: str) -> str:
-    """The line with the reason: the last error, else the last line, without its time and pid."""
+    """Return the line of the output that has the reason: the last error, else the last line, without time and pid."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"\b(PANIC|FATAL|ERROR|error):", line)]
     line = (errors or lines or [""])[-1]

@@ -1,4 +1,4 @@
-"""Which two databases to use: those of the DSNs, or databases of the embedded Postgres in the data directory."""
+"""The two databases of a server: those that the DSNs name, or databases of the embedded Postgres."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ SOURCE, PIPELINE = "source", "pipeline"
 
 
 def needs_embedded(config: Config) -> bool:
-    """Whether a DSN is missing, so that the embedded Postgres is used."""
+    """True if a DSN is missing: the embedded Postgres is used then."""
     return config.source_dsn is None or config.database_dsn is None
 
 
 def embedded_server(config: Config) -> EmbeddedServer:
-    """The embedded Postgres of these settings, running or not."""
+    """Return the embedded Postgres of these settings; it may be stopped, or not exist yet."""
     return EmbeddedServer(embedded_directory(config))
 
 
 def embedded_directory(config: Config) -> Path:
-    """Return the absolute path of the embedded Postgres, whether it exists or not."""
+    """Return the absolute path of the embedded Postgres, which may not exist yet."""
     return config.data_dir.absolute() / "postgres"
 
 
 def is_elsewhere(config: Config) -> bool:
-    """True if there is a pipeline database, though it does not answer: an embedded one may be stopped."""
+    """True if a pipeline database exists, even if it does not answer: an embedded one may be stopped."""
     return config.database_dsn is not None or embedded_server(config).data.is_dir()
 
 
 @contextmanager
 def without_source(config: Config) -> Iterator[Config]:
-    """The settings for work that needs no source: with the pipeline database's DSN no other one is needed.
+    """Yield the settings for work that needs no source. If they name the pipeline database, that DSN is enough.
 
-    An embedded Postgres is used as by `existing`.
+    Otherwise the embedded Postgres is used, as `existing` uses it.
     """
     with existing(source_left_out(config)) as found:
         yield found
 
 
 def source_left_out(config: Config) -> Config:
-    """Return settings that need no source if they have the pipeline database's DSN: no embedded Postgres either."""
+    """Return settings that need neither a source nor an embedded Postgres, if they have the pipeline database's DSN."""
     return config if config.database_dsn is None else config.with_databases("", config.database)
 
 
 def existing(config: Config) -> AbstractContextManager[Config]:
-    """As `resolved`, for all but `serve` and `migrate`: an embedded Postgres that does not exist is never made."""
+    """Yield settings as `resolved` does, but never create an embedded Postgres: for all but `serve` and `migrate`."""
     return resolved(config, start=embedded_server(config).data.is_dir())
 
 
 @contextmanager
 def resolved(config: Config, *, start: bool = True) -> Iterator[Config]:
-    """The settings with both DSNs filled in; the embedded Postgres runs inside the block when one was missing.
+    """Yield the settings with both DSNs filled in. If one was missing, the embedded Postgres runs during the block.
 
-    It is stopped afterwards only when this call started it. With `start` false it must be running already:
-    ConfigError says so otherwise. Raises EmbeddedPostgresError when it cannot be started.
+    The embedded Postgres is stopped afterwards only if this call started it. Unless `start` is true, it must run
+    already, else ConfigError is raised. Raises EmbeddedPostgresError if it cannot be started.
     """
     if not needs_embedded(config):
         yield config

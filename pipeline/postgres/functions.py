@@ -1,6 +1,6 @@
-"""The SQL functions of the pipeline database, and the views beside them: files, installed whenever a text has changed.
+"""The SQL functions and views of the pipeline database. They are files, which are installed if a text has changed.
 
-A function keeps its signature for one version, since clients of the version before call it.
+A function keeps its signature for at least one more version, because clients of the previous version call it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from importlib.resources import files
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
-VERSION = 19
-"""Raise it with every change of a function: an older server does not replace the functions of a newer one."""
+VERSION = 20
+"""The version of the functions. Raise it with every change: an older server never replaces newer functions."""
 ORDER = (
     ("postgres", ("advisory_locks",)),
     ("log", ("matches", "populate", "events_relation", "find_events_table", "name_of_events_table")),
@@ -35,17 +35,17 @@ ORDER = (
     ("log", ("readers",)),
     ("snapshots", ("partition_truncates", "snapshots")),
 )
-"""Files in the packages' `functions/`; what a function calls comes before it."""
+"""The files in the packages' `functions/`, in an order in which each function comes after those that it calls."""
 
 
 def are_current(connection: Connection) -> bool:
-    """Whether there is nothing to install. The database must be at head."""
+    """True if no function must be installed. The database must be at head."""
     query = "select version > %s or (version = %s and digest = %s) from pipeline.installed_functions"
     return bool(queries.value(connection, query, (VERSION, VERSION, digest()), default=False))
 
 
 def install(connection: Connection) -> None:
-    """Install the functions of this version, in one transaction; does nothing where they are current.
+    """Install the functions of this version, in one transaction. Does nothing if they are current.
 
     The caller must hold the migration lock.
     """
@@ -56,7 +56,7 @@ def install(connection: Connection) -> None:
 
 @cache
 def script() -> str:
-    """The SQL that `install` executes."""
+    """Return the SQL that `install` executes."""
     return f"""{texts()}
 insert into pipeline.installed_functions (version, digest) values ({VERSION}, '{digest()}')
 on conflict (only_one) do update set version = excluded.version, digest = excluded.digest, installed_at = now();
@@ -65,13 +65,13 @@ on conflict (only_one) do update set version = excluded.version, digest = exclud
 
 @cache
 def digest() -> str:
-    """Identifies these texts."""
+    """Return a digest that identifies these texts."""
     return sha256(texts().encode()).hexdigest()
 
 
 @cache
 def texts() -> str:
-    """The texts of all files, in order."""
+    """Return the texts of all files, in their order."""
     return "\n".join(
         files(f"pipeline.{package}").joinpath("functions", f"{name}.sql").read_text("utf-8")
         for package, names in ORDER

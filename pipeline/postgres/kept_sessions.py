@@ -1,4 +1,4 @@
-"""Sessions for looks that are taken every few seconds: to make one costs more than most looks."""
+"""Sessions for checks that run every few seconds: opening a session costs more than most checks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 
 LONGEST = 60.0
-"""Seconds after which they are made anew: a DSN may lead to another server, though the old one still answers."""
+"""Seconds after which new sessions are opened: a DSN may lead to another server now, though the old one answers."""
 
 
 class KeptSessions:
-    """Kept from one look to the next, and made anew by `connect` after LONGEST, a look that failed, or a lost one.
+    """Sessions that stay open from one check to the next. Close the object when no check follows.
 
-    One look at a time. To be closed.
+    `connect` opens new sessions after LONGEST, after a check that failed, or if a session was lost. Only one check at a
+    time may use them.
     """
 
     def __init__(self, connect: Callable[[], Sequence[Connection]]) -> None:
@@ -28,15 +29,15 @@ class KeptSessions:
         self._until = 0.0
 
     @contextmanager
-    def look(self) -> Iterator[Sequence[Connection]]:
-        """What `connect` returns, in its order. Raises what that raises."""
+    def lend(self) -> Iterator[Sequence[Connection]]:
+        """Yield the sessions that `connect` returns, in their order. Raises the errors of `connect`."""
         if not self._open or time.monotonic() >= self._until or not all(map(_answers, self._open)):
             self.close()
             self._open = self._connect()
             self._until = time.monotonic() + LONGEST
         try:
             yield self._open
-        except BaseException:  # it may have left locks or settings
+        except BaseException:  # the check may have left locks or settings in the sessions
             self.close()
             raise
 
@@ -48,7 +49,7 @@ class KeptSessions:
 
 
 def _answers(connection: Connection) -> bool:
-    """Whether it does, as soon as a server has to that somebody connects to: a frozen one keeps nobody waiting."""
+    """True if the session answers within the time in which a server must accept a connection. A frozen one does not."""
     timer = threading.Timer(connections.CONNECT_TIMEOUT, connections.hang_up, (connection,))
     timer.daemon = True
     timer.start()

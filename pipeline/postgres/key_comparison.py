@@ -1,9 +1,9 @@
-"""How the values of a table's key are compared without running code of the owner of a table or type.
+"""Comparing the values of a table's key without running code of the owner of a table or type.
 
-Casts to a domain run its checks, casts from or to a type run what its owner has declared for that, and an operator
-that is found by its name alone may be an owner's. So a value is compared as the base type of its domain, a cast to a
-type outside of pg_catalog is one of a literal, and each operator is written with its schema. Keys of types for which
-that is impossible are refused. The types were tried on Postgres 15, 16 and 18.
+Casts to a domain run its checks, casts from or to a type run the functions that its owner has declared for them, and an
+operator without a schema may be one that an owner has created. So a value is compared as the base type of its domain,
+only a literal is cast to a type outside of pg_catalog, and each operator is written with its schema. Keys of types for
+which that is impossible are refused. The types were tried on Postgres 15, 16 and 18.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ _COMMA, _AND = sql.SQL(", "), sql.SQL(" and ")
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A column of a key. `type`: the one as which its values are compared, with its schema; `declared`: its own.
+    """A column of a key.
 
-    `form`: how a value becomes one of that type; `refused`: why it cannot; `operators`: of another schema than
-    pg_catalog unless `standard`.
+    `type`: the type as which its values are compared, with its schema; `declared`: the type of the column. `form`: how
+    a value becomes one of `type`; `refused`: why it cannot. `operators`: the operators with their schemas, unless
+    `standard`; `standard`: True if those of pg_catalog are used.
     """
 
     name: str
@@ -44,18 +45,18 @@ class KeyColumn:
 
     @property
     def refusal(self) -> str:
-        """Why values cannot be compared without running code of an owner; empty if they can."""
+        """The reason why values cannot be compared without running code of an owner; empty if they can."""
         if self.refused or self.standard or len(self.operators or ()) == len(_OPERATORS):
             return self.refused
-        return "has no operators of its own by which it is sorted"
+        return "has no operators by which its values are sorted"
 
     def operator(self, name: Operator) -> str:
-        """The operator with its schema, as SQL."""
+        """Return the operator with its schema, as SQL."""
         found = None if self.standard else self.operators
         return f"operator({found[_OPERATORS.index(name)] if found else f'pg_catalog.{name}'})"
 
     def value(self, alias: str) -> sql.Composable:
-        """The column of this row as a value of `type`."""
+        """Return SQL for the column of the row `alias`, as a value of `type`."""
         column = sql.Identifier(alias, self.name)
         if self.form == "itself":
             return column
@@ -64,21 +65,21 @@ class KeyColumn:
         return sql.SQL("{}::{}").format(given, sql.SQL(self.type))
 
     def literal(self, text: str) -> sql.Composable:
-        """This text as a value of `type`."""
+        """Return SQL for this text as a value of `type`."""
         return sql.SQL("{}::{}").format(sql.Literal(text), sql.SQL(self.type))
 
 
 @dataclass(frozen=True)
 class KeyComparison:
-    """SQL that compares keys of one table at one server. Keys are texts, in the order of the columns.
+    """The SQL that compares keys of one table at one server. Keys are texts, in the order of the columns.
 
-    The SQL has operators in it, so a statement with it is executed without parameters.
+    The SQL contains operators such as `%`, so execute a statement that contains it without parameters.
     """
 
     columns: tuple[KeyColumn, ...]
 
     def values(self, alias: str = "t") -> sql.Composable:
-        """The key of this row as a list of values that can be compared."""
+        """Return SQL for the key of the row `alias`, as a list of values that can be compared."""
         return _COMMA.join(column.value(alias) for column in self.columns)
 
     def bounded(self, operator: Literal["<", "<=", ">=", ">"], key: Sequence[str], alias: str = "t") -> sql.Composable:
@@ -90,7 +91,7 @@ class KeyComparison:
         return self._by_column(operator, values, alias)
 
     def _by_column(self, operator: Operator, values: Sequence[sql.Composable], alias: str) -> sql.Composable:
-        """The comparison of rows, spelled out: operators of two schemas cannot stand in one."""
+        """Return the comparison of two rows column by column: `row(…) < row(…)` allows operators of one schema only."""
         strict: Operator = "<" if operator.startswith("<") else ">"
         found: sql.Composable | None = None
         for column, value in reversed(list(zip(self.columns, values, strict=True))):
@@ -98,7 +99,7 @@ class KeyComparison:
             if found is None:
                 found = sql.SQL("{} {} {}").format(here, sql.SQL(column.operator(operator)), value)
                 continue
-            near: Operator = "<=" if strict == "<" else ">="  # which an index serves
+            near: Operator = "<=" if strict == "<" else ">="  # an index serves this condition
             found = sql.SQL("({0} {1} {2} and ({0} {3} {2} or {4}))").format(
                 here, sql.SQL(column.operator(near)), value, sql.SQL(column.operator(strict)), found
             )
@@ -106,7 +107,7 @@ class KeyComparison:
         return found
 
     def order(self, values: Sequence[sql.Composable] | None = None) -> sql.Composable:
-        """Return the SQL behind `order by`, for the key of the row `t` or for these values of it."""
+        """Return the SQL after `order by`, for the key of the row `t` or for these values of a key."""
         each = [column.value("t") for column in self.columns] if values is None else values
         using = (
             sql.SQL("{}").format(value)
@@ -116,8 +117,11 @@ class KeyComparison:
         )
         return _COMMA.join(using)
 
-    def listed(self, keys: Sequence[Sequence[str]], alias: str = "k") -> sql.Composable:
-        """These keys, at least one, as a table of the columns `key_0`, … and `place`, which counts from 0."""
+    def as_table(self, keys: Sequence[Sequence[str]], alias: str = "k") -> sql.Composable:
+        """Return SQL for a table of these keys with the columns `key_0`, … and `place`, which counts from 0.
+
+        There must be at least one key.
+        """
         rows = (
             sql.SQL("({}, {})").format(
                 _COMMA.join(column.literal(text) for column, text in zip(self.columns, key, strict=True)),
@@ -129,33 +133,35 @@ class KeyComparison:
             _COMMA.join(rows), sql.Identifier(alias), _COMMA.join(map(sql.Identifier, self._names))
         )
 
-    def listed_values(self, alias: str = "k") -> list[sql.Composable]:
-        """The columns of a key in `listed`."""
+    def table_columns(self, alias: str = "k") -> list[sql.Composable]:
+        """Return the columns of a key in `as_table`."""
         return [sql.Identifier(alias, name) for name in self._names]
 
-    def same(self, alias: str = "t", listed: str = "k") -> sql.Composable:
-        """Return SQL that is true if the key of this row is that of a row of `listed`."""
+    def equals_row(self, alias: str = "t", table: str = "k") -> sql.Composable:
+        """Return SQL that is true if the row `alias` has the key of the row `table`, which `as_table` made."""
         return _AND.join(
             sql.SQL("{} {} {}").format(column.value(alias), sql.SQL(column.operator("=")), value)
-            for column, value in zip(self.columns, self.listed_values(listed), strict=True)
+            for column, value in zip(self.columns, self.table_columns(table), strict=True)
         )
 
     def is_one_of(self, keys: Sequence[Sequence[str]], alias: str = "t") -> sql.Composable:
         """Return SQL that is true if the key of this row is one of these."""
         if not keys:
             return sql.SQL("false")
-        return sql.SQL("exists (select from {} where {})").format(self.listed(keys), self.same(alias))
+        return sql.SQL("exists (select from {} where {})").format(self.as_table(keys), self.equals_row(alias))
 
     @property
     def _names(self) -> list[str]:
         return [f"key_{place}" for place in range(len(self.columns))]
 
 
-def read(connection: Connection, relation: int, names: Sequence[str], *, by_text: bool = False) -> KeyComparison:
-    """How the key of this table is compared, as the catalog has it in this transaction.
+def read_comparison(
+    connection: Connection, relation: int, names: Sequence[str], *, by_text: bool = False
+) -> KeyComparison:
+    """Read from the catalog, in this transaction, how the key of this table is compared.
 
-    `names`: the key's columns. Raises NotComparableError if that could run code of an owner; with `by_text` values of
-    such columns are compared by their texts instead, which only says whether keys are the same.
+    `names`: the key's columns. Raises NotComparableError if a comparison could run code of an owner. With `by_text`
+    values of such columns are compared by their texts instead: that finds equal keys, but does not sort them.
     """
     values = {"relation": relation, "names": list(names)}
     found = queries.rows(connection, KeyColumn, statement("postgres", "key_columns"), values)
@@ -173,7 +179,7 @@ def read(connection: Connection, relation: int, names: Sequence[str], *, by_text
 
 
 def _require_unambiguous(connection: Connection, columns: Sequence[KeyColumn]) -> None:
-    """Compare nulls, which calls no function: a table is refused also if no comparison of its keys is needed now."""
+    """Compare nulls, which calls no function. So a table is refused even if no keys are compared now."""
     compared = [
         sql.SQL("null::{0} {1} null::{0}").format(sql.SQL(column.type), sql.SQL(column.operator(operator)))
         for column in columns
@@ -191,7 +197,7 @@ def _by_text(column: KeyColumn) -> KeyColumn:
 
 @contextmanager
 def no_ambiguity() -> Iterator[None]:
-    """Raise NotComparableError if a cast that a type's owner has declared makes a comparison of keys ambiguous."""
+    """Raise NotComparableError if a cast that the owner of a type has declared makes a comparison of keys ambiguous."""
     try:
         yield
     except psycopg.errors.AmbiguousFunction as error:

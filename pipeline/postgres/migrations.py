@@ -1,6 +1,6 @@
-"""The pipeline database's schema: migrate it to head, or check that it is at head. Uses Alembic.
+"""The schema of the pipeline database: migrate it to head, or check that it is at head. Uses Alembic.
 
-Alembic and SQLAlchemy are imported only when there is something to migrate: they take as long as all else at start.
+Alembic and SQLAlchemy are imported only to migrate: importing them takes as long as the rest of a start.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 SCHEMA = "pipeline"
 LOCK_TIMEOUT = "10s"
-"""How long a migration waits for other migrations, and for locks that readers hold."""
+"""The time that a migration waits for other migrations, and for locks that readers hold."""
 LOCK_KEY = 7_146_290_150_143_411_457
-"""The advisory lock held while tables are made or migrated."""
+"""The key of the advisory lock that is held while tables are created or migrated."""
 OLDEST = "0013"
-"""The revision that the first migration makes. Those before it were joined into it."""
+"""The revision that the first migration creates. It contains all earlier revisions."""
 
 
 def upgrade(dsn: str, events_table: str = "public.sequin_events") -> None:
-    """Migrate the pipeline database to the newest revision and functions; does nothing when it has them.
+    """Migrate the pipeline database to the newest revision and functions. Does nothing if it has them.
 
-    A table from before under the name of `events_table` is migrated with it; any other is left alone.
-    Safe to run from several processes at once. Raises SchemaError for a revision this code does not know, or when
-    locks are not to be had within LOCK_TIMEOUT; DatabaseUnavailableError when the database does not answer.
+    If a table named `events_table` exists, it is migrated, too; other tables stay as they are. Several processes may
+    call this at the same time. Raises SchemaError for a revision that this code does not know, or if a lock is not free
+    within LOCK_TIMEOUT; DatabaseUnavailableError if the database does not answer.
     """
     with connections.connect(dsn, "pipeline database", name="pipeline schema") as connection:
         if current_revision(connection) == head() and functions.are_current(connection):
@@ -49,7 +49,7 @@ def upgrade(dsn: str, events_table: str = "public.sequin_events") -> None:
 
 
 def downgrade(dsn: str, revision: str) -> None:
-    """Back to `revision` ("base": before the first), dropping what came later with its data."""
+    """Return to `revision` ("base": before the first). This drops what later revisions created, with its data."""
     from alembic import command
 
     with _migrating(dsn) as alembic:
@@ -57,13 +57,13 @@ def downgrade(dsn: str, revision: str) -> None:
 
 
 def current(dsn: str) -> str | None:
-    """The revision of the pipeline database; None when it was never migrated."""
+    """Return the revision of the pipeline database; None if it was never migrated."""
     with connections.connect(dsn, "pipeline database", name="pipeline schema") as connection:
         return current_revision(connection)
 
 
 def current_revision(connection: connections.Connection) -> str | None:
-    """The same over an open connection."""
+    """Return the revision of the database of an open connection; None if it was never migrated."""
     if not queries.value(connection, "select to_regclass('pipeline.alembic_version') is not null"):
         return None
     found: str | None = queries.value(connection, "select version_num from pipeline.alembic_version")
@@ -78,7 +78,7 @@ def install_functions(connection: connections.Connection) -> None:
 
 
 def require_head(connection: connections.Connection) -> None:
-    """Raises SchemaError unless the pipeline database is at this version's revision, which every command needs."""
+    """Raise SchemaError unless the pipeline database is at this version's revision, which every command needs."""
     revision = current_revision(connection)
     if revision is None:
         raise SchemaError(
@@ -90,7 +90,7 @@ def require_head(connection: connections.Connection) -> None:
 
 
 def refuse_unfit(connection: connections.Connection) -> None:
-    """Raises SchemaError when `upgrade` would: unknown revision, or no privilege to create tables. Changes nothing."""
+    """Raise SchemaError if `upgrade` would: unknown revision, or no privilege to create tables. Changes nothing."""
     revision = current_revision(connection)
     if revision is not None and revision.isdigit() and int(revision) < int(OLDEST):
         raise SchemaError(
@@ -112,7 +112,7 @@ def refuse_unfit(connection: connections.Connection) -> None:
 
 
 def missing_grants(connection: connections.Connection) -> list[str]:
-    """What this user needs, and does not have, to create what the first migration creates; empty once it is there."""
+    """Return the grants that this user lacks for the first migration; empty if the database was migrated before."""
     if current_revision(connection) is not None:
         return []
     query = """select has_database_privilege(current_database(), 'create'),
@@ -128,7 +128,7 @@ def missing_grants(connection: connections.Connection) -> list[str]:
 
 
 def head() -> str:
-    """The newest revision in this code."""
+    """Return the newest revision in this code."""
     known = _known()
     heads = known.keys() - set(known.values())
     if len(heads) != 1:
@@ -137,7 +137,7 @@ def head() -> str:
 
 
 def engine(dsn: str) -> sqlalchemy.Engine:
-    """SQLAlchemy for Alembic, over `connections.connect`, with its errors."""
+    """Return an engine of SQLAlchemy for Alembic. It connects by `connections.connect`, and raises its errors."""
     import sqlalchemy
 
     def connect() -> psycopg.Connection[tuple[object, ...]]:
@@ -150,7 +150,7 @@ def engine(dsn: str) -> sqlalchemy.Engine:
 
 @contextmanager
 def migration_lock(connection: sqlalchemy.Connection) -> Iterator[None]:
-    """Hold the migration lock of this database, with lock_timeout set; makes the schema when it is absent."""
+    """Hold the migration lock of this database, with lock_timeout set. Creates the schema if it is absent."""
     import sqlalchemy
 
     connection.execute(sqlalchemy.text(f"set lock_timeout = '{LOCK_TIMEOUT}'"))
@@ -188,7 +188,7 @@ def _migrating(dsn: str) -> Iterator[AlembicConfig]:
 
 
 def _known() -> dict[str, str | None]:
-    """Every revision in this code, with the one before it, read from the files that Alembic would import."""
+    """Return each revision in this code with the one before it, from the files that Alembic would import."""
     files = [path.read_text() for path in (_location() / "versions").glob("*.py")]
     return {_assigned(text, "revision") or "": _assigned(text, "down_revision") for text in files}
 

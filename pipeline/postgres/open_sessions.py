@@ -1,4 +1,4 @@
-"""The open sessions of this process, so that it can say what they wait for, and end those that wait at a stop."""
+"""The open sessions of this process. The process reports what they wait for, and ends those that wait when it stops."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ from psycopg.waiting import Wait
 CHUNK = 1 << 17
 """Bytes of one CopyData message."""
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-"""Stands before the rows of a COPY in binary format."""
+"""The bytes before the rows of a COPY in binary format."""
 TRAILER = b"\xff\xff"
-"""Stands behind the rows of a COPY in binary format."""
+"""The bytes after the rows of a COPY in binary format."""
 
 Answer = list[tuple[bytes | None, ...]]
 
@@ -27,15 +27,15 @@ Answer = list[tuple[bytes | None, ...]]
 async def copy_within(connection: AsyncConnection[TupleRow], statements: str, rows: Sequence[bytes]) -> bytes | None:
     """Run `statements` in two round trips, and send `rows` to the COPY … FROM STDIN that is one of them.
 
-    Returns the first value of the row that the statement before the COPY returns. None if it returns no row: then
-    neither the COPY nor any statement after it was run. In that case, and after an error, the transaction stays open.
+    Returns the first value of the row that the statement before the COPY returns. If it returns no row, neither the
+    COPY nor a later statement runs, and None is returned. Then, and after an error, the transaction stays open.
     """
     async with connection.lock:
         return await connection.wait(_copy_within(connection.pgconn, statements.encode(), rows))
 
 
 async def roll_back(connection: AsyncConnection[TupleRow]) -> None:
-    """End the transaction that is open, if one is. Statements that the session has prepared stay."""
+    """Roll back the open transaction, if one is open. Statements that the session has prepared stay."""
     async with connection.lock:
         if connection.info.transaction_status != pq.TransactionStatus.IDLE:
             await connection.wait(_execute(connection.pgconn, b"ROLLBACK"))
@@ -52,21 +52,21 @@ class OpenCopy:
         self.is_open = False
 
     async def execute(self, statements: str) -> Answer:
-        """End the COPY, if one is open, and run these; returns the rows of the last one that has any columns."""
+        """End the COPY, if one is open, and run statements; return the rows of the last one that has any columns."""
         await self.end()
         async with self._connection.lock:
             return await self._connection.wait(_execute(self._connection.pgconn, statements.encode()))
 
     async def ask(self, query: str, parameters: Sequence[bytes]) -> Answer:
-        """End the COPY, if one is open; returns the rows of this query with these parameters, in binary form."""
+        """End the COPY, if one is open; return the rows of this query with these parameters, in binary form."""
         await self.end()
         async with self._connection.lock:
             return await self._connection.wait(_ask(self._connection.pgconn, query.encode(), parameters))
 
     async def write(self, copy: str, rows: Sequence[bytes]) -> None:
-        """Send rows to the COPY that is open, else to the one that this statement begins.
+        """Send rows to the open COPY; if none is open, the statement `copy` begins one.
 
-        An error in them may be raised by a later call.
+        A later call may raise the error of these rows.
         """
         pgconn = self._connection.pgconn
         async with self._connection.lock:
@@ -77,14 +77,14 @@ class OpenCopy:
             await self._connection.wait(_send(pgconn, b"".join(rows)))
 
     async def end(self) -> None:
-        """End the COPY, if one is open: all that was sent is in its table."""
+        """End the COPY, if one is open: all rows that were sent are in its table."""
         if self.is_open:
             self.is_open = False
             async with self._connection.lock:
                 await self._connection.wait(_end(self._connection.pgconn))
 
     async def abort(self) -> None:
-        """Roll back the transaction, and end the COPY, if one is open: nothing that was sent is kept."""
+        """Roll back the transaction, and end the COPY, if one is open: no row that was sent is kept."""
         if self.is_open:
             self.is_open = False
             async with self._connection.lock:
@@ -131,7 +131,7 @@ def _send(pgconn: pq.abc.PGconn, data: bytes) -> PQGen[None]:
     try:
         for at in range(0, len(data), CHUNK):
             yield from generators.copy_to(pgconn, data[at : at + CHUNK], flush=False)
-    except psycopg.OperationalError:  # the server has refused what was sent before, and ended the COPY
+    except psycopg.OperationalError:  # the server has refused earlier rows, and ended the COPY
         yield from _require_done(pgconn)
         raise
 
@@ -148,7 +148,7 @@ def _end(pgconn: pq.abc.PGconn) -> PQGen[None]:
 
 
 def _refuse(pgconn: pq.abc.PGconn) -> PQGen[None]:
-    """End the COPY with an error, unless the server has ended it with one."""
+    """End the COPY with an error, unless an error of the server has ended it already."""
     if pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
         while pgconn.put_copy_end(b"not wanted") == 0:
             yield Wait.W

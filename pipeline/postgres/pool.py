@@ -1,6 +1,6 @@
-"""A pool of connections to the pipeline database, lent for a transaction or some statements: requests use it.
+"""A pool of connections to the pipeline database, which it lends to requests for a transaction or some statements.
 
-A long loan has a slow statement or a silent database as its cause: `SilenceProbe` finds out which. If the database is
+If a loan is long, a statement is slow or the database is silent: `SilenceProbe` finds out which. If the database is
 silent, loans end with the error of a lost connection, and the pool refuses new loans until the database answers again.
 """
 
@@ -23,17 +23,17 @@ from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.silence import SilenceProbe
 
 MAX_CONNECTIONS = 10
-"""A long poll holds no connection while it waits."""
+"""The most connections of the pool. A long poll holds none while it waits."""
 _WAIT_SECONDS = 5.0
 _AGAIN_SECONDS = 0.5
-"""Between two attempts to reach a silent database."""
+"""Seconds between two attempts to reach a silent database."""
 
 
 class Pool:
-    """Requests wait up to 5 s for a connection, then get PoolTimeout, which becomes "try again later"."""
+    """A pool for requests. A request waits up to 5 s for a connection, then gets PoolTimeout: "try again later"."""
 
     def __init__(self, dsn: str, name: str) -> None:
-        """`name`: of its connections at the database, for instance `pipeline api`."""
+        """Describe the pool, without opening it. `name`: the application name of its connections ("pipeline api")."""
         self._pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
             connections.conninfo(dsn, application_name=name),
             min_size=1,
@@ -54,7 +54,7 @@ class Pool:
         logging.getLogger("psycopg.pool").setLevel("CRITICAL")  # each failed request is reported anyway
 
     async def open(self) -> None:
-        """Start connecting, without waiting for it."""
+        """Begin to connect, without waiting for a connection."""
         await self._pool.open(wait=False)
 
     async def close(self) -> None:
@@ -65,9 +65,9 @@ class Pool:
 
     @asynccontextmanager
     async def transaction(self, *, durable: bool = True) -> AsyncIterator[AsyncConnection]:
-        """A connection with a transaction, committed at the end of the block, rolled back when it raises.
+        """Lend a connection with a transaction, which the end of the block commits, and an error rolls back.
 
-        Unless `durable`, the commit does not wait for the disk: a crash of the database may take it back.
+        Unless `durable`, the commit does not wait for the disk: a crash of the database may undo it.
         """
         async with self.connection() as connection, connection.transaction():
             if not durable:
@@ -76,7 +76,7 @@ class Pool:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:
-        """A connection whose statements are transactions of their own: reading takes two round trips less so."""
+        """Lend a connection in which each statement is one transaction: reading so takes two round trips less."""
         if self._is_silent:
             raise self.silence.error
         async with self._pool.connection() as connection:
@@ -94,12 +94,12 @@ class Pool:
                 self._cut.discard(connection)
 
     async def rows(self, statement: LiteralString, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        """The rows of one statement, in its own transaction, by column name."""
+        """Execute one statement in its own transaction; return its rows by column name."""
         async with self.connection() as connection:
             return await rows(connection, statement, parameters)
 
     async def _watch(self) -> None:
-        """While connections are lent, end those that wait for a silent database."""
+        """End lent connections that wait for a silent database, for as long as connections are lent."""
         try:
             await asyncio.sleep(silence.PATIENCE_SECONDS)
             while self._is_silent or self._loans:
@@ -119,7 +119,7 @@ class Pool:
 async def rows(
     connection: AsyncConnection, statement: LiteralString, parameters: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of a statement by column name."""
+    """Execute a statement; return its rows by column name."""
     async with connection.cursor(row_factory=dict_row) as cursor:
         return await (await cursor.execute(statement, parameters)).fetchall()
 
@@ -129,9 +129,9 @@ async def _configure(connection: AsyncConnection) -> None:
 
 
 async def _check(connection: AsyncConnection) -> None:
-    """Raises OperationalError for a connection that has ended.
+    """Raise OperationalError for a connection that has ended.
 
-    The server is asked only if something has come from it, such as its end: between two statements nothing else does.
+    The server is asked only if data has arrived: between two statements it sends little but the end of the connection.
     """
     arrived = select.poll()
     arrived.register(connection.fileno(), select.POLLIN)

@@ -1,4 +1,4 @@
-"""Whether a pooler or proxy is between us and a server."""
+"""Detecting a pooler or proxy between this process and a server."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from pipeline.postgres.connections import Connection
 
 @dataclass(frozen=True)
 class PoolerReport:
-    """`in_between`: not the server itself answered. `shared`: one server process served two sessions at a time."""
+    """The result of the check for a pooler.
+
+    `in_between`: another program than the server answers. `shared`: one server process serves two sessions at a time.
+    """
 
     in_between: bool
     shared: bool
 
 
-def look(first: Connection, second: Connection) -> PoolerReport:
-    """Two sessions of one DSN, which may be in no transaction.
+def detect_pooler(first: Connection, second: Connection) -> PoolerReport:
+    """Find out, from two sessions of one DSN, whether a pooler is in between. They must be in no transaction.
 
-    A pooler reports its own process ids, and between transactions lets two sessions share one server process.
+    A pooler reports process ids that it invents, and between transactions lets two sessions share one server process.
     """
     announced, pid = first.info.backend_pid, _backend_pid(first)
     with second.transaction():

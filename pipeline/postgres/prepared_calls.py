@@ -35,9 +35,9 @@ class PreparedStatements:
     """Statements that one session has prepared, so that each is parsed and planned once."""
 
     def __init__(self, connection: AsyncConnection[TupleRow], suffix: str, first: str | None = None) -> None:
-        """`suffix` ends all names, so that two writers of one session never share one.
+        """Begin with no prepared statement. `suffix` ends all names: no two writers of a session share a name.
 
-        `first`: the statement that each transaction here begins with, to limit how long it waits for a lock.
+        `first`: the statement that begins each transaction which prepares; it limits how long that waits for a lock.
         """
         self._connection, self._suffix, self._first = connection, suffix, first
         self._prepared: dict[str, bytes] = {}
@@ -69,10 +69,10 @@ class PreparedStatements:
         return [*before, PrepareStep(self.name(statement).encode(), text.encode())]
 
 
-async def run(connection: AsyncConnection[TupleRow], *transactions: Sequence[Step]) -> None:
-    """Run each of these as a transaction of its own, which begins with its first step and commits behind its last.
+async def run_transactions(connection: AsyncConnection[TupleRow], *transactions: Sequence[Step]) -> None:
+    """Run transactions, each of which begins with its first step and commits after its last.
 
-    Raises the first error: what it came in is rolled back, and what comes behind that is run all the same. The
+    Raises the first error. The transaction in which it occurred is rolled back; those after it run nevertheless. The
     connection must be outside of a transaction.
     """
     _raise_first(await _try_each(connection, transactions))
@@ -81,7 +81,7 @@ async def run(connection: AsyncConnection[TupleRow], *transactions: Sequence[Ste
 async def _try_each(
     connection: AsyncConnection[TupleRow], transactions: Sequence[Sequence[Step]]
 ) -> list[Error | None]:
-    """Run them as `run` does; return for each of the transactions the error that has ended it, or None."""
+    """Run transactions as `run_transactions` does; return for each of them the error that has ended it, or None."""
     async with connection.lock:
         failed = await connection.wait(_run(connection.pgconn, transactions))
     return [None if result is None else error_from_result(result) for result in failed]

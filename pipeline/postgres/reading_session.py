@@ -1,7 +1,7 @@
 """Sessions that only read users' tables, at the source or at a follower, and how each of their transactions begins.
 
-Postgres runs functions of a table's owner when it plans a statement: those of index expressions, of partition keys, of
-checks of a parent. Such a function may change what holds for the rest of the session, or replace a prepared statement.
+When Postgres plans a statement, it runs functions of the table's owner: those of index expressions, of partition keys,
+of checks of a parent. Such a function may change settings for the rest of the session, or replace a prepared statement.
 So a reading session relies on nothing that an earlier transaction left behind: it prepares nothing, and every
 transaction is read only and sets all settings again.
 """
@@ -23,15 +23,15 @@ from pipeline.postgres.connections import AsyncConnection, Connection
 from pipeline.postgres.queries import statement
 
 _SINCE = {"transaction_timeout": {17: 0}, "restrict_nonsystem_relation_kind": {15: 8, 16: 4, 17: 0}}
-"""Settings that an older server does not know: of each major version the first minor one that has it."""
+"""Settings that older servers do not know: the first minor version that knows each of them, by major version."""
 _FENCE = {
     "search_path": "",
     "row_security": "off",
     "restrict_nonsystem_relation_kind": "view, foreign-table",
 }
-"""What every reading transaction sets besides its session's settings."""
+"""The settings of every reading transaction, besides those of its session."""
 _CATALOG_SECONDS = 5
-"""How long a command waits for the reading role's session."""
+"""Seconds that a command waits for a connection as the reading role."""
 
 
 def connect(
@@ -39,7 +39,7 @@ def connect(
 ) -> Connection:
     """Open a session at the source for reading rows of users' tables, as the reading role.
 
-    The role is that of PIPELINE_SOURCE_READ_DSN, by default that of PIPELINE_SOURCE_DSN. Nothing is prepared in it.
+    The role is that of PIPELINE_SOURCE_READ_DSN, by default that of PIPELINE_SOURCE_DSN. The session prepares nothing.
     Raises DatabaseUnavailableError if the source does not answer, and SourceUnfitError if the two settings name
     different databases.
     """
@@ -57,7 +57,7 @@ def connect(
 
 
 async def connect_async(config: Config, *, name: str, settings: Mapping[str, str]) -> AsyncConnection:
-    """As `connect`, for asyncio. Raises psycopg's own errors, and SourceUnfitError."""
+    """Open a session as `connect` does, for asyncio. Raises psycopg's own errors, and SourceUnfitError."""
     dsn = config.source_reading
     connection = await connections.connect_async(dsn, name=name, settings=settings, prepare_threshold=None)
     if dsn == config.source:
@@ -76,16 +76,16 @@ async def connect_async(config: Config, *, name: str, settings: Mapping[str, str
 
 
 def begin(connection: Connection, settings: Mapping[str, str], **local: str | None) -> None:
-    """Begin a read-only transaction in one snapshot, with these settings for it alone; `local` takes precedence.
+    """Begin a read-only transaction in one snapshot, with settings for this transaction only; `local` takes precedence.
 
-    The snapshot is taken by the first statement after it, so a lock may come first.
+    The first statement that reads takes the snapshot, so the caller can lock tables before it.
     """
     connection.execute(beginning(connection.info.server_version, settings, **local).encode())
 
 
 @contextmanager
 def transaction(connection: Connection, settings: Mapping[str, str], **local: str | None) -> Iterator[None]:
-    """Hold a transaction as `begin` begins it. It is rolled back, with all that a function has set in it."""
+    """Hold a transaction that `begin` begins. The end rolls it back, with all that a function has set in it."""
     begin(connection, settings, **local)
     try:
         yield
@@ -96,10 +96,11 @@ def transaction(connection: Connection, settings: Mapping[str, str], **local: st
 def lock(
     connection: Connection, relations: Sequence[sql.Composable], settings: Mapping[str, str], lock_timeout: str
 ) -> None:
-    """Lock relations so that nothing alters them, before the snapshot of the transaction that has just begun.
+    """Lock relations against alterations, before the snapshot of the transaction that has just begun.
 
-    Postgres locks a table only for a role that may read all of its columns. For another role, a second session holds
-    the relations, by reading none of their rows, until this transaction, whose snapshot is later, holds them as well.
+    Postgres locks a table only for a role that may read all of its columns. For any other role a second session locks
+    the relations, by a query that reads none of their rows. It holds them until this transaction, whose snapshot is
+    later, has locked them in the same way.
     """
     listed = sql.SQL(", only ").join(relations)
     locked = sql.SQL("savepoint locks; lock table only {} in access share mode; release savepoint locks")
@@ -117,28 +118,28 @@ def lock(
 
 
 def roll_back(connection: Connection) -> None:
-    """End the transaction, if there is one."""
+    """Roll back the transaction, if one is open."""
     if not connection.closed and connection.info.transaction_status != pq.TransactionStatus.IDLE:
         connection.execute("rollback")
 
 
 def beginning(server_version: int, settings: Mapping[str, str], **local: str | None) -> str:
-    """The text of `begin`, for a connection of another kind. `server_version`: as libpq has it, 160004 for 16.4.
+    """Return the SQL of `begin`, for a connection of another kind. `server_version` is libpq's: 160004 for 16.4.
 
-    A setting that is None in `local` stays as it is.
+    A setting that is None in `local` stays unchanged.
     """
     values = {**settings, **_FENCE, **local}
     known = {name: value for name, value in values.items() if value is not None and _knows(server_version, name)}
     begin = "begin transaction isolation level repeatable read, read only, not deferrable"
-    # First as when the session began: of DateStyle, for one, `ISO` sets a half, and the other says what 1/2/2024 is.
+    # All settings are reset first: a value may set only a part, as `ISO` does not set the order of day and month.
     return "; ".join([begin, "reset all", *(f"set local {name} = '{value}'" for name, value in known.items())])
 
 
 @contextmanager
 def catalog_session(config: Config, source: Connection, *, name: str) -> Iterator[Connection]:
-    """A session in which the catalog answers for the reading role: `source` itself if that is its role.
+    """Yield a session in which the catalog answers for the reading role: `source` itself, if it has that role.
 
-    For looks at the catalog alone. Raises what `connect` raises.
+    Use it only to read the catalog. Raises the errors of `connect`.
     """
     if config.source_read_dsn is None:
         yield source
@@ -154,7 +155,10 @@ def _knows(server_version: int, name: str) -> bool:
 
 
 def _require_same_database(reading: Connection, source: Connection, dsn: str) -> None:
-    """A standby or a restored copy has no stream of ours: rows that were read there would have no place in it."""
+    """Raise SourceUnfitError if the two sessions are in different databases.
+
+    The slot is not in a standby or in a restored copy: rows that were read there would have no place in its stream.
+    """
     identity = statement("postgres", "database_instance")
     _require_same(reading.execute(identity).fetchone(), source.execute(identity).fetchone(), dsn)
 

@@ -1,4 +1,4 @@
-"""Which server holds each role: a session-level advisory lock per role, and a row with its holder's state."""
+"""The server that holds each role: a session-level advisory lock per role, and a row with its holder's state."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ from pipeline.process import supervised
 logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 2.0
-"""A holder uses its session at least so often; one that does not counts as frozen after FROZEN_SECONDS."""
+"""Seconds within which a holder must use its session again; without a use for FROZEN_SECONDS it counts as frozen."""
 WORKING = ("replication", "snapshot", "shuffle", "schedule")
 """The roles that write to the pipeline database."""
-_ASK_EVERY, _SAY_EVERY = 0.5, 60.0
+_RETRY_SECONDS, _LOG_SECONDS = 0.5, 60.0
 FROZEN_SECONDS = 6.0
-"""How long Postgres may wait for a holder's next statement before another server may take the role."""
+"""Seconds that Postgres may wait for a holder's next statement; after that another server may take the role."""
 
 STAGED_ROWS = "2"
-"""The form of staged rows that this version writes and reads. Another form gets another name."""
+"""The name of the form of staged rows that this version writes and reads. Another form gets another name."""
 
 State = Literal["starting", "running", "waiting", "stopped", "failed"]
 
 
 @dataclass(frozen=True)
 class RoleState:
-    """The state of a role as its holder last reported it. `held`: whether a session holds its lock now.
+    """The state of a role as its holder last reported it. `held`: True if a session holds its lock now.
 
-    Of one that nobody holds any more, only how it ended counts: "stopped" or "failed", else it is "not running".
+    If no session holds the lock, the state is "stopped" or "failed" if the last holder reported that, otherwise
+    "not running".
     """
 
     role: str
@@ -52,10 +53,11 @@ class RoleState:
 
 
 def try_acquire(connection: Connection, role: str) -> bool:
-    """Take the role until this session ends; False when another session holds it.
+    """Acquire the role until this session ends; False if another session holds it.
 
-    A holder that is frozen (its process is stopped, or it was cut off from the network) loses it: its session is ended,
-    so it can write nothing on it when it wakes up. The caller must use its session every BEAT_SECONDS from then on.
+    A frozen holder loses the role; its process was suspended, or it was cut off from the network. Its session is ended,
+    so that it can write nothing in it when it wakes up. The caller must use its session every BEAT_SECONDS from then
+    on.
     """
     return _lock(connection, role) or (_evict_frozen(connection, role) and _lock(connection, role))
 
@@ -69,7 +71,7 @@ def _evict_frozen(connection: Connection, role: str) -> bool:
         ended = connection.execute(
             statement("postgres", "evict_frozen"), {"role": role, "seconds": FROZEN_SECONDS}
         ).fetchall()
-    except psycopg.errors.InsufficientPrivilege as error:  # a session of a user whose sessions this one may not end
+    except psycopg.errors.InsufficientPrivilege as error:  # this user may not end sessions of the holder's user
         logger.warning("%s is held by a frozen session: %s", role, error, extra={"action": "role.frozen"})
         return False
     for pid, gone in ended:
@@ -84,12 +86,12 @@ def _evict_frozen(connection: Connection, role: str) -> bool:
 
 
 @contextmanager
-def held(connection: Connection, name: str, seconds: float) -> Iterator[None]:
+def hold_lock(connection: Connection, name: str, seconds: float) -> Iterator[None]:
     """Hold the lock of this name inside of the block.
 
-    Waits so many seconds at most, and then raises DatabaseUnavailableError. As a role's, it is lost by a holder that is
-    frozen, or that leaves its session unused for FROZEN_SECONDS while another one waits. Where the databases are one,
-    names at the source and at the pipeline database must differ.
+    Waits at most `seconds`, then raises DatabaseUnavailableError. The holder loses the lock, like that of a role, if it
+    leaves its session unused for FROZEN_SECONDS while another session waits. One database may be the source and the
+    pipeline database, so their locks must have different names.
     """
     deadline = time.monotonic() + seconds
     while not try_acquire(connection, name):
@@ -104,10 +106,10 @@ def held(connection: Connection, name: str, seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def beating(connection: Connection, lost: Callable[[psycopg.Error], None]) -> Iterator[None]:
-    """Keep using a session that holds a role, so that it does not count as frozen; calls `lost` when that fails.
+def keep_alive(connection: Connection, lost: Callable[[psycopg.Error], None]) -> Iterator[None]:
+    """Use a session that holds a role again and again, so that it does not count as frozen; call `lost` on an error.
 
-    From a thread of its own: the session may be used meanwhile.
+    A thread does so, in parallel with the block, which may use the session, too.
     """
     done = threading.Event()
 
@@ -134,31 +136,31 @@ def report(connection: Connection, role: str, server: str, pid: int, state: Stat
     )
 
 
-def in_lines(reasons: Mapping[str, str]) -> str | None:
-    """Return reasons by the name of what failed as the one reason of a role that runs; None if there are none."""
+def join_reasons(reasons: Mapping[str, str]) -> str | None:
+    """Return the reasons of parts that failed, by name, as one reason with a line for each; None if there are none."""
     return "\n".join(f"{name}: {reason}" for name, reason in sorted(reasons.items())) or None
 
 
 def failed_schedules(held: Iterable[RoleState]) -> dict[str, str]:
-    """Return which schedules failed when they last ran, and why, as the schedule role has reported it."""
+    """Return the schedules whose last run failed, with the reasons that the schedule role has reported."""
     texts = [role.reason for role in held if role.role == "schedule" and role.held and role.state == "running"]
     lines = [line.partition(": ") for text in texts if text for line in text.split("\n")]
     return {name: reason for name, _, reason in lines}
 
 
 def server_of(connection: Connection, role: str) -> str | None:
-    """The server that holds the role now."""
+    """Return the server that holds the role now; None if no server does."""
     state = states(connection).get(role)
     return state.server if state and state.held else None
 
 
 def server_starts(connection: Connection, role: str) -> bool:
-    """Return whether a server runs that will hold the role, and may not do so yet: it boots, or the role begins."""
+    """True if a server runs that will hold the role: it boots, or the role is just starting there."""
     return bool(queries.value(connection, statement("postgres", "server_starts"), {"role": role}))
 
 
 def older_holder(connection: Connection, role: str) -> str | None:
-    """The server that holds the role now, if it is of a version that does not know this one's staged rows."""
+    """Return the server that holds the role, if its version does not know the form of this version's staged rows."""
     found: str | None = queries.value(
         connection, statement("postgres", "older_holder"), {"role": role, "rows": STAGED_ROWS}
     )
@@ -166,18 +168,18 @@ def older_holder(connection: Connection, role: str) -> str | None:
 
 
 @contextmanager
-def ended(connection: Connection, reason: str) -> Iterator[None]:
-    """Waits until no server works on the pipeline database, and keeps them from it. `reason`: why; it is logged."""
+def keep_servers_out(connection: Connection, reason: str) -> Iterator[None]:
+    """Wait until no server works on the pipeline database, and let none begin. The log states `reason`."""
     held: list[str] = []
     try:
         for role in WORKING:
-            said_at = float("-inf")
+            logged_at = float("-inf")
             while not try_acquire(connection, role):
-                if time.monotonic() - said_at > _SAY_EVERY:
-                    server, said_at = server_of(connection, role) or "another server", time.monotonic()
+                if time.monotonic() - logged_at > _LOG_SECONDS:
+                    server, logged_at = server_of(connection, role) or "another server", time.monotonic()
                     action = {"action": "migration.waiting"}
                     logger.warning("waiting for the end of %s (%s): %s", server, role, reason, extra=action)
-                time.sleep(_ASK_EVERY)
+                time.sleep(_RETRY_SECONDS)
             held.append(role)
         yield
     finally:
@@ -186,10 +188,11 @@ def ended(connection: Connection, reason: str) -> Iterator[None]:
 
 
 def states(connection: Connection) -> dict[str, RoleState]:
-    """Every role that was ever held, by name."""
-    return {row.role: _as_is(row) for row in queries.rows(connection, RoleState, statement("postgres", "role_states"))}
+    """Return the state of each role that a server ever held, by name."""
+    found = queries.rows(connection, RoleState, statement("postgres", "role_states"))
+    return {row.role: _with_end(row) for row in found}
 
 
-def _as_is(found: RoleState) -> RoleState:
-    """Its holder may have been killed, or have had no time to report its end: then it left what it said before."""
+def _with_end(found: RoleState) -> RoleState:
+    """Correct the state of a role that no session holds: a holder that was killed did not report its end."""
     return found if found.held or found.state in ("stopped", "failed") else replace(found, state="not running")

@@ -15,7 +15,7 @@ from pipeline.process import inherited
 
 _FALLBACK_USERS = ("postgres", "nobody")
 
-# A program of its own instead of a preexec_fn: no Python runs between fork and exec of a process that may have threads.
+# A separate program, and no preexec_fn: no Python may run between fork and exec of a process that may have threads.
 _IN_USER_NAMESPACE = """
 import ctypes, os, sys
 inside, uid, gid = sys.argv[1], os.geteuid(), os.getegid()
@@ -31,7 +31,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @dataclass(frozen=True)
 class ProgramUser:
-    """A user that runs Postgres's programs: this one, root with another uid in a user namespace, or another user."""
+    """A user who runs Postgres's programs: this one, root with another uid in a user namespace, or another user."""
 
     name: str
     prefix: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class ProgramUser:
     group: int | None = None
 
     def run(self, *command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-        """Run a program until it ends, without our terminal and the environment variables that Postgres reads."""
+        """Run a program until it ends. It gets neither our terminal nor environment variables that Postgres reads."""
         with inherited.own_child():
             return subprocess.run(
                 [*self.prefix, *map(str, command)],
@@ -56,7 +56,7 @@ class ProgramUser:
             )
 
     def own(self, directory: Path) -> None:
-        """Make this user the owner of what root has created in `directory`."""
+        """Make this user the owner of the files that root has created in `directory`."""
         if self.user is None or self.group is None:
             return
         for folder, _, files in os.walk(directory):
@@ -66,7 +66,7 @@ class ProgramUser:
 
 
 def identities(home: Path) -> Iterator[ProgramUser]:
-    """Users that may run the Postgres in `home`, best first."""
+    """Yield the users who may run the Postgres in `home`, the best one first."""
     owner = home.stat()
     if os.geteuid() != 0:
         yield ProgramUser("this user")

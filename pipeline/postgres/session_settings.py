@@ -1,6 +1,6 @@
-"""What our sessions set, whatever role, database, server or DSN have as their default: one table, by kind of session.
+"""The settings of our sessions, by kind of session; they replace the defaults of role, database, server and DSN.
 
-Set once a session is connected, with a query, which a walsender takes too: poolers refuse startup options.
+A query sets them once a session is connected, because poolers refuse startup options. A walsender accepts it, too.
 """
 
 from __future__ import annotations
@@ -10,82 +10,89 @@ from collections.abc import Mapping
 from pipeline.wal.encoding import SESSION_SETTINGS
 
 _EVERY = {
-    # What ends a session, or a statement of it, at an inconvenient moment: each caller bounds its own waits.
+    # Timeouts end a session or a statement at an inconvenient moment: each caller limits its own waits.
     "statement_timeout": "0",
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
     "idle_session_timeout": "0",
     "transaction_timeout": "0",  # from 17 on
-    # What a transaction may do, and sees.
+    # These say what a transaction may do, and which rows it sees.
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
     "default_transaction_deferrable": "off",
-    # How literals are read.
+    # These say how literals are read.
     "standard_conforming_strings": "on",
     "array_nulls": "on",
     "transform_null_equals": "off",
     "xmloption": "content",
-    # How values and names are written, and what is said: of a publication that is left out only a warning tells.
+    # These say how values and names are printed, and which messages are sent: only a warning reports a publication
+    # that does not exist.
     **{name: value for name, value in SESSION_SETTINGS.items() if name != "search_path"},
     "client_encoding": "UTF8",
     "quote_all_identifiers": "off",
     "client_min_messages": "notice",
-    # Where a plan is disabled its cost is so large that Postgres 15 to 17 compile it: a look at the catalog took 0.9 s.
+    # If a kind of plan is disabled, its cost is so high that Postgres 15 to 17 compile it: a catalog query took 0.9 s.
     "jit": "off",
 }
 SERVER = {**_EVERY, "row_security": "off"}
-"""The pipeline database. Rows that a policy would hide are an error, never left out in silence."""
+"""Settings for the pipeline database. If a policy would hide rows, the query fails instead of omitting them."""
 SOURCE = {**SERVER, "search_path": ""}
-"""The source and followers. Every user who may create in a schema of the database's own path could otherwise add a
-function or operator that fits a call of ours better than Postgres' own one, and it would run as our user."""
+"""Settings for the source and followers. Their search_path is empty.
+
+Otherwise a user who may create objects in a schema of the path could add a function or operator that fits one of our
+calls better than that of Postgres, and it would run as our user."""
 SNAPSHOT = {name: value for name, value in SOURCE.items() if not name.endswith("_timeout")}
-"""Reading tables of the source: what its owner allows a transaction there to take holds."""
+"""Settings for reading tables of the source. The timeouts that its owner has set for transactions apply."""
 READER = {**_EVERY, "row_security": "on"}
-"""Sessions that read for a client under its own role: `EventLog`. Policies on an events table hold."""
+"""Settings for reading as a client's role (`EventLog`). The policies on an events table apply."""
 API = {
     **SERVER,
     "statement_timeout": "30s",
     "lock_timeout": "10s",
     "idle_in_transaction_session_timeout": "60s",
 }
-"""Requests: none holds a connection, or a lock that the shuffler needs, for long."""
+"""Settings for requests: none may hold a connection, or a lock that the shuffler needs, for long."""
 WALSENDER = {**SERVER, **SESSION_SETTINGS}
 COPY = WALSENDER
-"""Copying a table whole, which may take hours: values are printed as the log has them."""
+"""Settings for copying a complete table, which may take hours: values are printed as in the log."""
 FOLLOWER = {
     **SERVER,
     **SESSION_SETTINGS,  # texts are read as they were printed
-    # Foreign keys, cascades and ordinary triggers did their work at the source; the log has what came of it.
+    # Foreign keys, cascades and ordinary triggers ran at the source; the log contains their effects.
     "session_replication_role": "replica",
-    # Tables grow while a session lasts: a plan of when they were empty reads all of them for each batch.
+    # Tables grow while a session lasts: a plan from when they were empty would read all their rows for each batch.
     "plan_cache_mode": "force_custom_plan",
 }
-"""Writing to a follower. A role that may not set the first needs `grant set on parameter session_replication_role`."""
+"""Settings for writing to a follower. The role may need `grant set on parameter session_replication_role`."""
 _DURABLE = """
     case when pg_catalog.current_setting('synchronous_commit') operator(pg_catalog.=) 'off'
         then pg_catalog.set_config('synchronous_commit', 'on', false) end
 """
-"""What we have committed must not be taken back by a crash; how far it is replicated by then is the owner's choice."""
+"""SQL that prevents that a crash undoes our commits. The owner decides which replicas must confirm a commit."""
 
 _ENDED = """
     case when pg_catalog.version() operator(pg_catalog.~) 'linux'
         then pg_catalog.set_config('client_connection_check_interval', '1s', false) end
 """
-"""A session whose process was killed ends within a second, also in the middle of a statement: other systems refuse."""
+"""SQL that ends a session within a second after its process was killed, also in the middle of a statement.
+
+Only Linux accepts the setting."""
 
 _FIRST = ("statement_timeout", "jit")
-"""Set before the query for all: compiled, that one may take longer than a role's timeout, and none of ours begins."""
+"""The settings that are set before the query for the others.
+
+If Postgres compiles that query, it may take longer than the role's timeout, and none of our sessions could begin."""
 
 
-def of_database(what: str) -> Mapping[str, str]:
-    """The settings of a session in the database that messages call `what`."""
+def for_database(what: str) -> Mapping[str, str]:
+    """Return the settings of a session in the database that messages call `what`."""
     return SERVER if what == "pipeline database" else SOURCE
 
 
 def statement(settings: Mapping[str, str]) -> str:
-    """The query that sets them for the rest of the session; what an older server does not know is left out.
+    """Return the query that sets these for the rest of the session. It skips settings that an older server lacks.
 
-    It has every name with its schema, because the owner of a database chooses which search_path is in force before.
+    Every name in it has its schema, because the owner of a database chooses the search_path that applies before it.
     """
     first = "".join(f"set {name} = '{settings[name]}'; " for name in _FIRST if name in settings)
     calls = (

@@ -1,6 +1,6 @@
-"""Finds out whether a database is silent: frozen, or cut off without a word. Then a request need not wait for it.
+"""Detecting a silent database, which is frozen or cut off from the network, so that no request waits for it.
 
-A slow statement says nothing about that, so a new connection is tried: a database that lives lets it in at once.
+A slow statement does not prove silence, so the probe opens a new connection: a working database accepts it at once.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from pipeline.postgres import connections, session_settings
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 2.0
-"""How long a request waits for a database before it is tried whether that is silent; then again each time."""
+"""Seconds that a request waits for a database before each probe."""
 TRY_SECONDS = 4.0
-"""How long a database has to let a new connection in. With twice the patience that is less than 10 seconds."""
+"""Seconds that a database has to accept a new connection. With twice the patience that is less than 10 seconds."""
 
 
 class SilenceProbe:
-    """Tries one database, once for all who ask at the same time. For one event loop."""
+    """Probes one database, once for all callers at the same time. It belongs to one event loop."""
 
     def __init__(self, dsn: str, what: str) -> None:
-        """`what`: the database as messages name it."""
+        """Describe the database. `what`: what messages call it."""
         self._dsn = dsn
         self._what = what
         self._trying: asyncio.Task[bool] | None = None
 
     @property
     def error(self) -> DatabaseSilentError:
-        """What a client is told that waited for it."""
+        """The error for a client that waited for the database."""
         return DatabaseSilentError(f"the {self._what} does not answer; try again later")
 
     async def is_silent(self) -> bool:
-        """Return True if the database lets nobody in. One that refuses a connection is not silent."""
+        """True if the database neither accepts nor refuses a new connection. One that refuses it is not silent."""
         if self._trying is None or self._trying.done():
             self._trying = asyncio.create_task(self._try())
         return await asyncio.shield(self._trying)
@@ -45,16 +45,16 @@ class SilenceProbe:
     async def _try(self) -> bool:
         try:
             async with asyncio.timeout(TRY_SECONDS):
-                settings = session_settings.of_database(self._what)
-                async with await connections.connect_async(self._dsn, name="pipeline look", settings=settings):
+                settings = session_settings.for_database(self._what)
+                async with await connections.connect_async(self._dsn, name="pipeline probe", settings=settings):
                     return False
         except (psycopg.Error, OSError) as error:
             return isinstance(error, TimeoutError | psycopg.errors.ConnectionTimeout)
 
     async def unless_silent(self, work: Awaitable[T], unused: Callable[[T], object] = lambda _: None) -> T:
-        """Return what the work returns. Raises DatabaseSilentError once the database turns out to be silent meanwhile.
+        """Return what the work returns. Raises DatabaseSilentError if the database is silent while the work runs.
 
-        The work is then cancelled, and nothing waits for its end. `unused` gets a result that nothing takes any more.
+        The work is then cancelled without waiting for its end. If it still returns a result, `unused` gets it.
         """
         task = asyncio.ensure_future(work)
         try:
@@ -69,6 +69,6 @@ class SilenceProbe:
 
 
 def _forget(unused: Callable[[T], object], task: asyncio.Future[T]) -> None:
-    """Take the error of work that nothing waits for, or asyncio logs it; its result goes to `unused`."""
+    """Retrieve the error of abandoned work, which asyncio would log otherwise; its result goes to `unused`."""
     if not task.cancelled() and task.exception() is None:
         unused(task.result())

@@ -1,4 +1,4 @@
-"""What our sessions wait for: named while a start waits, and ended when the process is asked to stop."""
+"""The locks that our sessions wait for: reported while a start waits, and given up when the process must stop."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from pipeline.process.signals import StopSignal
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-NAMED_AFTER = 2.0
-"""Seconds after which a wait is named."""
+REPORTED_AFTER = 2.0
+"""Seconds after which a wait is reported."""
 ENDED_AFTER = 0.5
 """Seconds that a session may wait for a lock while the process stops."""
-_EVERY, _LOOK_SECONDS, _LOGGED_EVERY = 0.25, 3.0, 60.0
+_END_EVERY, _CHECK_SECONDS, _LOG_EVERY = 0.25, 3.0, 60.0
 
 
 @dataclass(frozen=True)
 class LockWait:
-    """A session that waits for a lock, and one that holds it. None: there is no such thing, or we may not see it.
+    """A session that waits for a lock, and one that holds it. A field is None if it has no value, or we may not see it.
 
-    `seconds`: how long its statement has run. `relation`: None if it waits for the end of a transaction.
+    `seconds`: the seconds that its statement has run. `relation`: None if it waits for the end of a transaction.
     """
 
     pid: int
@@ -51,7 +51,7 @@ class LockWait:
 
     @property
     def held_by(self) -> str:
-        """The holder, for people."""
+        """The holder, as text for a message."""
         age = "" if self.held_seconds is None else f"open for {timedelta(seconds=int(self.held_seconds))}"
         if self.prepared is not None:
             facts = ", ".join(filter(None, (f"of {self.username or 'another user'}", age)))
@@ -62,13 +62,13 @@ class LockWait:
         return f"pid {self.holder} ({facts})"
 
 
-def look(connection: Connection, pids: Sequence[int]) -> list[LockWait]:
-    """Return what these sessions wait for, one entry for each holder; empty if they wait for no lock."""
+def find_waits(connection: Connection, pids: Sequence[int]) -> list[LockWait]:
+    """Return the locks that these sessions wait for, one entry for each holder; empty if they wait for no lock."""
     return queries.rows(connection, LockWait, statement("postgres", "waits"), {"pids": list(pids)})
 
 
 def describe(found: Sequence[LockWait]) -> str:
-    """Describe what one session waits for: since when, and who holds it."""
+    """Describe the wait of one session: how long it has waited, for what, and who holds that."""
     relations = {wait.relation for wait in found if wait.relation}
     what = f"a lock on {', '.join(sorted(relations))}, held by" if relations else "the end of"
     seconds = max(wait.seconds for wait in found)
@@ -76,14 +76,14 @@ def describe(found: Sequence[LockWait]) -> str:
 
 
 @contextmanager
-def named(subject: Callable[[str], str], report: Callable[[str], object] = lambda _: None) -> Iterator[None]:
-    """While the block runs, say what sessions of this process wait for, once they have waited for NAMED_AFTER.
+def report_waits(subject: Callable[[str], str], report: Callable[[str], object] = lambda _: None) -> Iterator[None]:
+    """Report, while the block runs, what sessions of this process wait for, once they have waited for REPORTED_AFTER.
 
-    `subject`: what a session with this application_name does. `report` gets the sentence, from a thread, as long as
-    the session waits; the log has it once a minute.
+    `subject` describes what a session with this application_name does. A thread passes the sentence to `report` for as
+    long as the session waits, and logs it once a minute.
     """
     done = threading.Event()
-    thread = supervised.start_thread("waits", partial(_name, done, subject, report))
+    thread = supervised.start_thread("waits", partial(_report, done, subject, report))
     try:
         yield
     finally:
@@ -91,25 +91,26 @@ def named(subject: Callable[[str], str], report: Callable[[str], object] = lambd
         thread.join()
 
 
-def _name(done: threading.Event, subject: Callable[[str], str], report: Callable[[str], object]) -> None:
+def _report(done: threading.Event, subject: Callable[[str], str], report: Callable[[str], object]) -> None:
     logged: tuple[str, float] = "", 0.0
-    while not done.wait(NAMED_AFTER / 4):
-        waiting = [wait for found in _looks(look) for wait in found if wait.seconds >= NAMED_AFTER]
+    while not done.wait(REPORTED_AFTER / 4):
+        waiting = [wait for found in _ask_databases(find_waits) for wait in found if wait.seconds >= REPORTED_AFTER]
         if not waiting or done.is_set():
             continue
         first = [wait for wait in waiting if wait.pid == waiting[0].pid]
         text = f"{subject(first[0].application)} {describe(first)}"
         report(text)
         holders = ", ".join(str(wait.holder or wait.prepared) for wait in first)
-        if logged[0] != holders or time.monotonic() - logged[1] > _LOGGED_EVERY:
+        if logged[0] != holders or time.monotonic() - logged[1] > _LOG_EVERY:
             logger.warning("%s", text, extra={"action": "session.waits"})
             logged = holders, time.monotonic()
 
 
 def end_at_stop(stop: StopSignal) -> None:
-    """Once the process is asked to stop, end its sessions that only wait for a lock; those that work go on.
+    """End sessions of the process that only wait for a lock, once it is asked to stop. Sessions that work continue.
 
-    What runs a statement there gets the error of a lost connection, from which it recovers as after a crash.
+    The code that runs a statement in an ended session gets the error of a lost connection, and recovers as after a
+    crash.
     """
     supervised.start_thread("ending waits", partial(_end_waiting, stop))
 
@@ -118,10 +119,10 @@ def _end_waiting(stop: StopSignal) -> None:
     while not stop.wait(3600.0):
         pass
     while True:
-        for ended in _looks(_end):
+        for ended in _ask_databases(_end):
             for pid, _ in ended:
                 logger.info("ended our session with pid %s, which only waited", pid, extra={"action": "session.ended"})
-        time.sleep(_EVERY)
+        time.sleep(_END_EVERY)
 
 
 def _end(connection: Connection, pids: Sequence[int]) -> list[tuple[Any, ...]]:
@@ -129,11 +130,11 @@ def _end(connection: Connection, pids: Sequence[int]) -> list[tuple[Any, ...]]:
     return connection.execute(statement("postgres", "end_waiting"), values).fetchall()
 
 
-def _looks(ask: Callable[[Connection, Sequence[int]], T]) -> Iterator[T]:
-    """Ask each database at which sessions of this process run statements now; skip those that do not answer."""
+def _ask_databases(ask: Callable[[Connection, Sequence[int]], T]) -> Iterator[T]:
+    """Ask each database in which sessions of this process run statements now; skip databases that do not answer."""
     for dsn, pids in open_sessions.active().items():
         with (
             suppress(PipelineError, psycopg.Error),
-            connections.answering(dsn, "database", _LOOK_SECONDS, name="pipeline waits") as connection,
+            connections.answering(dsn, "database", _CHECK_SECONDS, name="pipeline waits") as connection,
         ):
             yield ask(connection, pids)

@@ -66,7 +66,7 @@ def _run_replication(role: HeldRole) -> None:
         logger.error("role lost: %s", unavailable, extra={"action": "replication.role_lost"})
         os._exit(RETRY)  # as safe as a crash; a clean end might wait long for other answers
 
-    with role_locks.beating(connection, lost):  # the worker itself seldom uses this connection
+    with role_locks.keep_alive(connection, lost):  # the worker itself seldom uses this connection
         waits = partial(role.report, "waiting")
         if not outlive_shuffler(connection, waits, stop, STANDBY_SECONDS):
             return
@@ -105,7 +105,7 @@ async def _replicate(role: HeldRole) -> None:
         stream = ReplicationStream(config.source, application_name(source_id))
         try:
             slot_creation.end_left_behind(source, connection)
-            with waits.named(partial(slot_creation.subject, config.slot), partial(role.report, "waiting")):
+            with waits.report_waits(partial(slot_creation.subject, config.slot), partial(role.report, "waiting")):
                 prepared = prepare.prepare(config, source, connection, stream.identify(), source_id)
             for table, reason in prepared.publications.missing.items():
                 logger.warning("%s is not captured: %s", table, reason, extra={"action": "publication.missing"})

@@ -131,7 +131,7 @@ def publish_new_tables(config: Config, sessions: KeptSessions | None = None) -> 
         with closing(publishing_sessions(config)) as own:
             publish_new_tables(config, own)
         return
-    with sessions.look() as (source, pipeline):
+    with sessions.lend() as (source, pipeline):
         prepare.publish_new_tables(config, source, pipeline)
 
 
@@ -269,7 +269,7 @@ class FailedJobs:
     def report(self) -> str | None:
         """Return the failures as the reason of the role, as `role_locks.failed_schedules` reads it."""
         with self._lock:
-            return role_locks.in_lines(self._reasons)
+            return role_locks.join_reasons(self._reasons)
 
 
 def _log_failure(event: JobExecutionEvent) -> None:

@@ -135,7 +135,9 @@ class RangeReader:
             raise TableReadBlockedError("the table has a key now: the backfill waits until its updates are captured")
         chosen = [shape.published]
         if taken.keys is not None:  # read again because the log lacks values of these rows
-            key = key_comparison.read(self._source, taken.relation_oid, shape.version.key_columns, by_text=True)
+            key = key_comparison.read_comparison(
+                self._source, taken.relation_oid, shape.version.key_columns, by_text=True
+            )
             chosen.append(key.is_one_of(taken.keys))
         if condition is not None:
             chosen.append(check.trusted(self._source, condition, taken.table_oid))
@@ -158,7 +160,7 @@ class RangeReader:
                 raise TableUnreadableError(
                     f"{name} has another key than when it was compared; start the backfill again"
                 )
-            comparison = key_comparison.read(self._source, oid, shape.version.key_columns)
+            comparison = key_comparison.read_comparison(self._source, oid, shape.version.key_columns)
             chosen = comparison.is_one_of(taken.keys or ())
             self._copy(range_query(taken, name, shape.version, [chosen, shape.published]), shape, staging, found)
             read.append((facts, shape, comparison))
@@ -199,10 +201,10 @@ class RangeReader:
         places = [names.index(column) for column in version.key_columns]
         query = sql.SQL("copy ({}) to stdout").format(printed_keys_query(comparison, keys))
         staged: dict[str, bytes] = {}
-        with closing(copy_text.lines(self._source, query)) as arriving:
+        with closing(copy_text.read_lines(self._source, query)) as arriving:
             for line in chain.from_iterable(arriving):
                 row: Row = [UNCHANGED] * len(names)
-                for place, value in zip(places, copy_text.values(line, len(places)), strict=True):
+                for place, value in zip(places, copy_text.split_line(line, len(places)), strict=True):
                     row[place] = value
                 pk, record, exact, _ = shape.relation.encoder.encode_present(row)
                 if (key := pk.decode()) not in found and key not in staged:
@@ -284,9 +286,9 @@ class RangeReader:
         query = sql.SQL("copy ({}) to stdout").format(rows_of)
         encode, staged, size = shape.relation.encode_texts, list[bytes](), 0
         width = len(shape.version.columns)
-        with closing(copy_text.lines(self._source, query)) as arriving:
+        with closing(copy_text.read_lines(self._source, query)) as arriving:
             for number, line in enumerate(chain.from_iterable(arriving), staging.rows):
-                pk, record, exact, _ = encode(copy_text.values(line, width), len(line))
+                pk, record, exact, _ = encode(copy_text.split_line(line, width), len(line))
                 rest = None if exact is None else (None, exact, None, None, None, None)
                 row = rows.row(_HEAD, number + 1, number, _CHANGE, pk, record, rest)
                 if found is not None:
@@ -329,4 +331,4 @@ def range_query(
 
 def printed_keys_query(key: KeyComparison, keys: Sequence[Sequence[str]]) -> sql.Composable:
     """Return the query for the keys as the source prints them, because the log may have numbers of JSON instead."""
-    return sql.SQL("select {} from {}").format(sql.SQL(", ").join(key.listed_values()), key.listed(keys))
+    return sql.SQL("select {} from {}").format(sql.SQL(", ").join(key.table_columns()), key.as_table(keys))

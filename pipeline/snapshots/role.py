@@ -33,7 +33,7 @@ END_SECONDS = 10.0
 
 def run(config: Config, connection: Connection, stop: StopSignal, launch: Launch, report: Callable[..., None]) -> None:
     """Read tables until told to stop, or until another epoch begins. `connection` holds the role."""
-    with role_locks.beating(connection, lambda _: None):  # the next use of it finds that it broke
+    with role_locks.keep_alive(connection, lambda _: None):  # the next use of it finds that it broke
         found = _wait_for_stream(config, connection, stop, report)
         if found is None:
             return

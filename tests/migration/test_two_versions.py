@@ -129,7 +129,7 @@ def test_what_is_not_additive_waits_for_the_end_of_the_server(
     with connections.connect(strict, "pipeline database") as holder:
         assert role_locks.try_acquire(holder, "shuffle")
         role_locks.report(holder, "shuffle", "somewhere:1", 1, "running")
-        with caplog.at_level(logging.WARNING), role_locks.beating(holder, lambda _: None):
+        with caplog.at_level(logging.WARNING), role_locks.keep_alive(holder, lambda _: None):
             migration = threading.Thread(target=change, args=[strict])
             migration.start()
             eventually(lambda: "waiting for the end of somewhere:1 (shuffle)" in caplog.text)
@@ -277,7 +277,7 @@ def _beside_an_older_shuffler(database_dsn: str, serve: Callable[..., Serving]) 
     with psycopg.connect(database_dsn, autocommit=True) as older:
         older.execute("insert into pipeline.roles values ('shuffle', 'somewhere:1', 1, 'running')")
         older.execute("select pg_advisory_lock(1346981968, hashtext('pipeline:shuffle'))")
-        with role_locks.beating(older, lambda _: None):  # or a server that is slow to start finds it frozen
+        with role_locks.keep_alive(older, lambda _: None):  # or a server that is slow to start finds it frozen
             server = serve(wait=False, snapshot="never")  # the log is to have what is written, and nothing else
             eventually(lambda: "the shuffler of somewhere:1 is of an older version" in server.log())
             asked = partial(eventually, errors=(httpx.TransportError, AssertionError))

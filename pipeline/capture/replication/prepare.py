@@ -196,7 +196,7 @@ def create_slot(config: Config, source: Connection, pipeline: Connection) -> int
     slots.require_absent(source, config.slot)
     stream = ReplicationStream(config.source, application_name(source_id := config.source_id or uuid.uuid4()))
     try:
-        with waits.named(partial(slot_creation.subject, config.slot)):
+        with waits.report_waits(partial(slot_creation.subject, config.slot)):
             prepare(config, source, pipeline, stream.identify(), source_id)
     finally:
         stream.close()

@@ -223,7 +223,7 @@ def _has_row(source: Connection, name: sql.Identifier) -> bool | None:
     has_row = None
     with suppress(*_NOT_KNOWN), source.transaction(force_rollback=True):
         source.execute(f"set local lock_timeout = '{_PATIENCE}'; set local statement_timeout = '{_PATIENCE}'".encode())
-        with closing(copy_data.rows(source, sql.SQL("copy {} to stdout").format(name))) as rows:
+        with closing(copy_data.read_rows(source, sql.SQL("copy {} to stdout").format(name))) as rows:
             for pieces, _ in enumerate(rows, 1):
                 has_row = True
                 if pieces == _PIECES:

@@ -34,7 +34,7 @@ def create(dsn: str, pipeline: Connection, name: str) -> int:
 
 
 def subject(slot: str, program: str) -> str:
-    """Return, for `waits.named`, what a start does in a session with this application_name."""
+    """Return, for `waits.report_waits`, what a start does in a session with this application_name."""
     return f'creating slot "{slot}"' if program.startswith(f"{NAME_PREFIX}slot") else "the start of replication"
 
 

@@ -151,8 +151,8 @@ def publishing(connection: Connection, source: Connection) -> Iterator[None]:
     DatabaseUnavailableError after PUBLISHING_SECONDS.
     """
     with (
-        role_locks.held(connection, _PUBLISHING, PUBLISHING_SECONDS),
-        role_locks.held(source, _PUBLISHING_THERE, PUBLISHING_SECONDS),
+        role_locks.hold_lock(connection, _PUBLISHING, PUBLISHING_SECONDS),
+        role_locks.hold_lock(source, _PUBLISHING_THERE, PUBLISHING_SECONDS),
     ):
         yield
 

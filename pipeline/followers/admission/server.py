@@ -58,7 +58,7 @@ def require_direct(name: str, first: Connection, second: Connection) -> None:
 
     `first`, `second`: two sessions of the follower's DSN.
     """
-    found = poolers.look(first, second)
+    found = poolers.detect_pooler(first, second)
     if found.in_between or found.shared:
         raise FollowerRefusedError(
             f"{connecting.label(name)}: a pooler or proxy is in front of it, and settings of a session would not last; "

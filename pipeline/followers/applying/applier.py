@@ -288,14 +288,14 @@ class SmallerPassNeededError(Exception):
 
 def add_new_rows(follower: Connection, statements: RelayStatements, blocks: Iterable[bytes], rows: int) -> None:
     """Add new rows in the open transaction. `rows`: their number. Raises SmallerPassNeededError."""
-    if copy_data.write(follower, statements.copy_rows, blocks) != rows:
+    if copy_data.write_blocks(follower, statements.copy_rows, blocks) != rows:
         raise SmallerPassNeededError
 
 
 def write_outcomes(follower: Connection, statements: RelayStatements, blocks: Iterable[bytes]) -> None:
     """Write outcomes in the open transaction. Raises RowDiffersError and SmallerPassNeededError."""
     follower.execute(statements.make_given.encode())
-    copy_data.write(follower, _GIVEN, blocks)
+    copy_data.write_blocks(follower, _GIVEN, blocks)
     given = _OutcomeTable(follower, statements)
     if given.has("insert") and not given.are_whole("insert"):
         raise SmallerPassNeededError

@@ -117,7 +117,7 @@ class OutcomeReader:
     ) -> Generator[bytes, None, None]:
         given = {**self._fold_of(table), "after": sql.Literal(after), "upto": sql.Literal(upto), "values": values}
         query = sql.SQL(statement(_FOLDER, name)).format(**given)
-        return copy_data.read(self._log, sql.SQL("copy ({}) to stdout").format(query))
+        return copy_data.read_blocks(self._log, sql.SQL("copy ({}) to stdout").format(query))
 
     def steps(self, after: int, upto: int, events: int) -> list[int]:
         """Return seqs from `after` to `upto` inclusive, with at most `events` events between two of them."""

@@ -132,7 +132,7 @@ class SourceTables:
                     # The catalog prints the condition as SQL.
                     sql.SQL("" if relation.condition is None else f" where {relation.condition}"),
                 )
-            with closing(copy_data.read(self._source, query)) as blocks:
+            with closing(copy_data.read_blocks(self._source, query)) as blocks:
                 yield from blocks
 
     def _relations(self, oid: int) -> list[SourceRelation]:

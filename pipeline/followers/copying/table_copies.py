@@ -226,7 +226,7 @@ def copy_rows(
     listed = sql.SQL("({})").format(_COMMA.join(map(sql.Identifier, columns))) if columns else sql.SQL("")
     query = sql.SQL("copy {} {} from stdin").format(into, listed)
     with closing(source.rows(relation, columns)) as blocks:
-        return copy_data.write(follower, query, wanted(blocks))
+        return copy_data.write_blocks(follower, query, wanted(blocks))
 
 
 def _name(table: NamedTable) -> str:

@@ -26,7 +26,7 @@ def run_role(
     config: Config, connection: Connection, stop: StopSignal, launch: Launch, report: Callable[..., None]
 ) -> None:
     """Run until told to stop. `connection` holds the role; `launch` starts a process of `applier_process`."""
-    with role_locks.beating(connection, lambda _: None):  # the next use of a broken connection raises
+    with role_locks.keep_alive(connection, lambda _: None):  # the next use of a broken connection raises
         report("running")
         appliers = dict[int, ChildProcess]()
         reading = SharedReading(partial(_connect, config))

@@ -137,7 +137,7 @@ def _columns(connection: Connection, schema: str, name: str) -> dict[str, Compar
 def _form(connection: Connection, names: Sequence[str], relation: int, key: Sequence[str]) -> SideForm:
     query = statement("followers.verifying", "forms")
     [(forms, places)] = connection.execute(query, {"names": list(names)}).fetchall()
-    compared = key_comparison.read(connection, relation, key) if key else None
+    compared = key_comparison.read_comparison(connection, relation, key) if key else None
     return SideForm(tuple(names), tuple(forms), relation, compared, places)
 
 

@@ -98,9 +98,9 @@ class ComparisonSide:
             self._texts(),
             sql.Identifier(self._mark),
             sql.SQL("array[{}]::bigint[]").format(_COMMA.join(map(self._hash_of, self._columns))),
-            self._key.listed(keys),
+            self._key.as_table(keys),
             self._rows,
-            self._key.same(),
+            self._key.equals_row(),
         )
         found = self._fetch(query)
         return {keys[place]: SideRow(tuple(key), version, tuple(hashes)) for place, key, version, hashes in found}

@@ -263,7 +263,7 @@ class RowTransfer:
         for target in written:
             target.finish()
             # After the commit: one with a NOTIFY makes all others with one, staging's too, wait until it is on disk.
-            self._batch.later("select pg_notify(%s, %s)", log.notification(target.table, target.seq - 1))
+            self._batch.add_after_commit("select pg_notify(%s, %s)", log.notification(target.table, target.seq - 1))
 
 
 def wake_readers(connection: Connection, source: uuid.UUID) -> None:

@@ -95,7 +95,7 @@ class DirectTransaction:
         if wakes_shuffler:  # the shuffler makes items
             wake.append(call("wake_shuffler_at_head"))
         try:
-            await prepared_calls.run(self._connection, write, wake)
+            await prepared_calls.run_transactions(self._connection, write, wake)
         except psycopg.errors.DivisionByZero:  # insert_at_head
             return False
         return True

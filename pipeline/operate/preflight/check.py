@@ -133,7 +133,7 @@ def _dsn(config: Config, what: str) -> str | None:
 
 def _pooler(stack: ExitStack, dsn: str, what: str, first: Connection) -> CheckFindings:
     second = stack.enter_context(connections.connect(dsn, what, name="pipeline check"))
-    found = poolers.look(first, second)
+    found = poolers.detect_pooler(first, second)
     if finding := pooler(what, found.in_between, found.shared):
         yield finding
 

@@ -278,7 +278,7 @@ class _Adoption:
         if slot is not None:
             slots.end_walsender(self._source, slot)
             slots.drop(self._source, slot.name)
-        with waits.named(partial(slot_creation.subject, self._config.slot)):
+        with waits.report_waits(partial(slot_creation.subject, self._config.slot)):
             return slot_creation.create(self._config.source, self._pipeline, self._config.slot)
 
     def _in_the_log(self, from_lsn: int) -> set[tuple[int, int]]:
@@ -331,7 +331,7 @@ def hold_all_roles(pipeline: Connection) -> Iterator[None]:
             holder = role_locks.states(pipeline).get(role)
             who = f"{holder.server}, pid {holder.pid}" if holder else "another server"
             raise PipelineError(f"a server is running ({role} is held by {who}); stop it first")
-    with role_locks.beating(pipeline, lambda _: None):  # other uses notice a broken connection
+    with role_locks.keep_alive(pipeline, lambda _: None):  # other uses notice a broken connection
         yield
 
 

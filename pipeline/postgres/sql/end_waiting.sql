@@ -1,4 +1,4 @@
--- Ends those of these sessions that have waited for a lock for so many seconds; one statement looks and ends.
+-- Ends those of the sessions `pids` that have waited for a lock for `seconds`. One statement finds and ends them.
 select a.pid, pg_catalog.pg_terminate_backend(a.pid)
 from pg_catalog.pg_stat_activity a
 where a.usename = current_user and exists (

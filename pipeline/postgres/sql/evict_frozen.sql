@@ -1,5 +1,5 @@
--- End the session that holds a role's lock when the server has waited for its client for too long. At the source too,
--- where pipeline.advisory_locks is not.
+-- Ends the session that holds a role's lock if the server has waited for its client for too long. It also runs at the
+-- source, which has no pipeline.advisory_locks.
 select a.pid, pg_catalog.pg_terminate_backend(a.pid, 2000)
 from pg_catalog.pg_locks l join pg_catalog.pg_stat_activity a on a.pid = l.pid
 where l.locktype = 'advisory' and l.granted and l.objsubid = 2

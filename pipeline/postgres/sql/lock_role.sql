@@ -1,5 +1,5 @@
--- The role's advisory lock, for the session; and before it, shared, one that says which staged rows its holder knows:
--- whoever sees the first sees the other.
+-- Takes the role's advisory lock for the session. Before it the session takes a shared lock, whose name says which
+-- staged rows the holder knows: a session that sees the role's lock sees the shared one, too.
 select case
     when not pg_catalog.pg_try_advisory_lock_shared(1346981968, pg_catalog.hashtext('pipeline staged rows ' || %(rows)s))
         then false

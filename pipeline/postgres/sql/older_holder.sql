@@ -1,4 +1,4 @@
--- The server that holds a role without knowing these staged rows: it is of an older version.
+-- The server that holds a role but does not know these staged rows, because it has an older version.
 with held as (
     select l.pid, l.objid::bigint as key from pg_catalog.pg_locks l
     where l.locktype = 'advisory' and l.granted and l.objsubid = 2 and l.classid = 1346981968

@@ -1,4 +1,4 @@
--- How a role is; `since` moves only when state or holder change.
+-- Stores the state of a role. `since` changes only if the state or the holder changes.
 insert into pipeline.roles as r (role, server, pid, state, reason)
 values (%(role)s, %(server)s, %(pid)s, %(state)s, %(reason)s)
 on conflict (role) do update

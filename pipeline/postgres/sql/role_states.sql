@@ -1,5 +1,5 @@
--- Every role, and whether a session holds its lock now. Servers ask before they migrate, where
--- pipeline.advisory_locks is not.
+-- Every role, and whether a session holds its lock now. Servers run this before they migrate, when
+-- pipeline.advisory_locks may not exist.
 select r.role, r.server, r.pid, r.state, r.reason, r.since,
     exists (
         select from pg_catalog.pg_locks l

@@ -1,5 +1,5 @@
 -- True if a server that runs this role boots, or has the lead, and so will hold the role. Servers compete for the lead
--- by a lock, whose name says which roles they run.
+-- by a lock whose name says which roles they run.
 select exists (
     select from pg_catalog.pg_stat_activity a
     where a.application_name = 'pipeline boot' and a.datname = pg_catalog.current_database()

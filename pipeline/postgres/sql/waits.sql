@@ -1,5 +1,5 @@
--- Sessions that wait for a lock, and whose it is: a session's, or a prepared transaction's, which has no pid. `seconds`:
--- how long the statement has run. Of others' sessions a role may not see everything.
+-- Sessions that wait for a lock, and the holders of the lock: sessions, or prepared transactions, which have no pid.
+-- `seconds`: the seconds that the statement has run. A role may not see everything of sessions of other roles.
 select w.pid, w.application, w.seconds, w.relation, h.pid as holder, coalesce(h.usename, p.owner)::text as username,
     nullif(h.application_name, '') as program, h.state, p.gid as prepared,
     extract(epoch from pg_catalog.clock_timestamp() - coalesce(h.xact_start, p.prepared))::float8 as held_seconds

@@ -26,7 +26,7 @@ def kept(database_dsn: str) -> Iterator[KeptSessions]:
 
 def pids(kept: KeptSessions) -> list[int]:
     """The settings of the sessions of one check, which are those of every pipeline session."""
-    with kept.look() as found:
+    with kept.lend() as found:
         for connection in found:
             shown = connection.execute("select current_setting('jit')").fetchone()
             assert shown == (session_settings.SERVER["jit"],)
@@ -50,7 +50,7 @@ def test_where_one_was_lost_all_are_new(kept: KeptSessions, database_dsn: str, l
 
 def test_after_a_look_that_failed_they_are_new(kept: KeptSessions):
     before = pids(kept)
-    with pytest.raises(ZeroDivisionError), kept.look() as (first, _):
+    with pytest.raises(ZeroDivisionError), kept.lend() as (first, _):
         first.execute("set jit = on")
         raise ZeroDivisionError
     assert not set(pids(kept)) & set(before)
@@ -74,5 +74,5 @@ def test_what_connecting_raises_is_raised_each_time():
 
     with closing(KeptSessions(refused)) as none:
         for _ in range(2):
-            with pytest.raises(DatabaseUnavailableError), none.look():
+            with pytest.raises(DatabaseUnavailableError), none.lend():
                 pass

@@ -98,7 +98,7 @@ def compared(session: Connection, *types: str, keys: list[tuple[str, ...]]) -> N
     session.execute("set search_path = ''; set app.armed = 'yes'")
     try:
         with key_comparison.no_ambiguity():
-            comparison = key_comparison.read(session, relation, names)
+            comparison = key_comparison.read_comparison(session, relation, names)
             texts = ", ".join(f"concat(t.{name})" for name in names)
 
             def found(where: sql.Composable) -> list[tuple[str, ...]]:
@@ -127,7 +127,7 @@ def test_no_code_of_an_owner_runs_to_compare_a_key(session: Connection, kind: st
 def test_a_key_of_any_type_is_found_by_its_text(session: Connection, kind: str, value: str):
     relation, names = made(session, "int", kind)
     session.execute("insert into app.t values (1, %s), (2, %s)", (value, value))
-    comparison = key_comparison.read(session, relation, names, by_text=True)
+    comparison = key_comparison.read_comparison(session, relation, names, by_text=True)
     query = _text("select t.k0 from app.t t where {}").format(comparison.is_one_of([("2", value), ("3", value)]))
     assert session.execute(query).fetchall() == [(2,)]
 
@@ -136,7 +136,7 @@ def test_a_key_of_any_type_is_found_by_its_text(session: Connection, kind: str, 
 def test_a_key_whose_comparing_may_run_code_of_an_owner_is_refused(session: Connection, kind: str):
     relation, names = made(session, "int", kind)
     with pytest.raises(NotComparableError, match=rf"key column k1 .*{REFUSED[kind]}"):
-        key_comparison.read(session, relation, names)
+        key_comparison.read_comparison(session, relation, names)
 
 
 def test_a_cast_that_makes_a_comparison_ambiguous_refuses_the_table(session: Connection):
@@ -150,7 +150,7 @@ def test_a_cast_that_makes_a_comparison_ambiguous_refuses_the_table(session: Con
 def test_a_key_column_that_is_gone_is_refused(session: Connection):
     relation, names = made(session, "int")
     with pytest.raises(NotComparableError, match="altered just now"):
-        key_comparison.read(session, relation, [*names, "k9"])
+        key_comparison.read_comparison(session, relation, [*names, "k9"])
 
 
 def test_a_type_of_an_extension_is_compared_by_its_own_operators(clusters: Callable[[int], Cluster]):
@@ -166,7 +166,7 @@ def test_a_type_of_an_extension_is_compared_by_its_own_operators(clusters: Calla
         compared(session, "ext.citext", "int", keys=[(value, number) for value in values for number in ("8", "9")])
         compared(session, "int", "ext.citext", "app.color", keys=[("1", each, "red") for each in values])
         relation, names = made(session, "ext.citext")
-        key = key_comparison.read(session, relation, names)
+        key = key_comparison.read_comparison(session, relation, names)
         found = session.execute(_text("select {}").format(key.columns[0].literal("B")))
         assert found.fetchone() == ("B",)
         assert "operator(ext.<=)" in key.bounded("<=", ["b"]).as_string(session)

@@ -26,7 +26,7 @@ def rows_of(dsn: str, *transactions: list[Step]) -> list[tuple[int, int]]:
         async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
             await connection.execute("create table t (n int, value bytea)")
             with suppress(psycopg.errors.DivisionByZero):
-                await prepared_calls.run(connection, *transactions)
+                await prepared_calls.run_transactions(connection, *transactions)
             cursor = await connection.execute("select n, length(value) from t order by n")
             return [(row[0], row[1]) for row in await cursor.fetchall()]
 
@@ -50,8 +50,10 @@ def test_the_first_error_is_raised_and_the_session_goes_on(database_dsn: str) ->
     async def run() -> None:
         async with await psycopg.AsyncConnection.connect(database_dsn, autocommit=True) as connection:
             with pytest.raises(psycopg.errors.InvalidSqlStatementName):
-                await prepared_calls.run(connection, [CallStep(b"nothing")], [FAIL, CallStep(FAIL.name, [b"\0" * 4])])
-            await prepared_calls.run(connection, [CallStep(FAIL.name, [ONE])])
+                await prepared_calls.run_transactions(
+                    connection, [CallStep(b"nothing")], [FAIL, CallStep(FAIL.name, [b"\0" * 4])]
+                )
+            await prepared_calls.run_transactions(connection, [CallStep(FAIL.name, [ONE])])
             assert await (await connection.execute("select 1")).fetchone() == (1,)
 
     asyncio.run(run())

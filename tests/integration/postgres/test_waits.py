@@ -49,17 +49,17 @@ def running(dsn: str, statement: str) -> Iterator[Connection]:
 
 def found(connection: Connection, waiting: Connection) -> str:
     """What a session waits for, as people read it, once it waits."""
-    return waits.describe(eventually(lambda: waits.look(connection, [waiting.info.backend_pid])))
+    return waits.describe(eventually(lambda: waits.find_waits(connection, [waiting.info.backend_pid])))
 
 
 def test_the_holder_of_a_lock_is_named(other: Connection, source_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waits, "NAMED_AFTER", 0.1)
+    monkeypatch.setattr(waits, "REPORTED_AFTER", 0.1)
     said: list[str] = []
     with psycopg.connect(source_dsn, autocommit=True) as look, running(source_dsn, f"begin; {WAITING}") as waiting:
         assert f"for a lock on t, held by pid {other.info.backend_pid} (postgres, migration, idle" in found(
             look, waiting
         )
-        with waits.named(lambda program: f"{program} of the test", said.append):
+        with waits.report_waits(lambda program: f"{program} of the test", said.append):
             eventually(lambda: said)
     assert said[0].startswith("pipeline test of the test has waited ")
 
@@ -77,7 +77,7 @@ def test_a_prepared_transaction_is_named(other: Connection, source_dsn: str) -> 
 def test_a_stop_ends_waiting_sessions_and_others_end_with_their_process(other: Connection, source_dsn: str) -> None:
     with running(source_dsn, f"begin; {WAITING}") as waiting, running(source_dsn, WORKING) as working:
         pids = [waiting.info.backend_pid, working.info.backend_pid]
-        assert eventually(lambda: [pid for rows in waits._looks(waits._end) for pid, _ in rows]) == pids[:1]
+        assert eventually(lambda: [pid for rows in waits._ask_databases(waits._end) for pid, _ in rows]) == pids[:1]
         eventually(lambda: waiting.broken)
         assert not working.broken
     other.rollback()

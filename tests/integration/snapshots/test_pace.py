@@ -104,7 +104,7 @@ def test_rests_leave_the_workers_their_share_together():
 
 def test_rows_come_as_the_server_has_them(config: Config):
     with connections.connect(config.source, "source", settings=session_settings.SERVER) as source:
-        with closing(copy_text.lines(source, MANY)) as arriving:
+        with closing(copy_text.read_lines(source, MANY)) as arriving:
             found = [line for lines in arriving for line in lines]
         assert found == [str(i).encode() for i in range(1, 1_000_001)]
         assert source.execute("select 1").fetchone() == (1,)
@@ -113,7 +113,7 @@ def test_rows_come_as_the_server_has_them(config: Config):
 def test_a_copy_that_is_left_early_leaves_a_session_that_can_roll_back(config: Config):
     with connections.connect(config.source, "source", settings=session_settings.SERVER) as source:
         source.execute("begin")
-        with closing(copy_text.lines(source, MANY)) as arriving:
+        with closing(copy_text.read_lines(source, MANY)) as arriving:
             assert next(iter(arriving))
         source.execute("rollback")
         assert source.execute("select 1").fetchone() == (1,)
@@ -122,12 +122,12 @@ def test_a_copy_that_is_left_early_leaves_a_session_that_can_roll_back(config: C
 def test_an_error_among_the_rows_is_raised(config: Config):
     query = sql.SQL("copy (select 1 / (5000 - i) from pg_catalog.generate_series(1, 6000) i) to stdout")
     with connections.connect(config.source, "source", settings=session_settings.SERVER) as source:
-        with pytest.raises(psycopg.errors.DivisionByZero), closing(copy_text.lines(source, query)) as arriving:
+        with pytest.raises(psycopg.errors.DivisionByZero), closing(copy_text.read_lines(source, query)) as arriving:
             for _ in arriving:
                 pass
         with (
             pytest.raises(psycopg.errors.UndefinedTable),
-            closing(copy_text.lines(source, sql.SQL("copy none to stdout"))) as arriving,
+            closing(copy_text.read_lines(source, sql.SQL("copy none to stdout"))) as arriving,
         ):
             next(arriving)
         assert source.execute("select 1").fetchone() == (1,)

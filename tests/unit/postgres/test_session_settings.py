@@ -45,8 +45,8 @@ def test_connections_are_made_only_where_the_settings_are_set() -> None:
 
 def test_sessions_at_sources_and_followers_search_no_user_schema() -> None:
     for what in ("source", 'follower "f"', "follower", "database"):
-        assert session_settings.of_database(what) == session_settings.SOURCE
-    assert session_settings.of_database("pipeline database") == session_settings.SERVER
+        assert session_settings.for_database(what) == session_settings.SOURCE
+    assert session_settings.for_database("pipeline database") == session_settings.SERVER
     named = {name: table for name, table in vars(session_settings).items() if name.isupper() and name[0] != "_"}
     own_path = {name for name, table in named.items() if isinstance(table, dict) and table.get("search_path") != ""}
     assert own_path == {"SERVER", "READER", "API"}

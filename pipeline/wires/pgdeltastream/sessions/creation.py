@@ -124,7 +124,7 @@ class _Creation:
         """Create the session; return it, the connection that exports its snapshot, and the snapshot's name."""
         for _ in range(_NAMES):
             # Two clients at the same time must count each other's session.
-            with role_locks.held(self.pipeline, _LOCK, LOCK_SECONDS):
+            with role_locks.hold_lock(self.pipeline, _LOCK, LOCK_SECONDS):
                 self._make_room()
                 session = self._reserve(name)
             with suppress(SlotExistsError):

@@ -95,7 +95,7 @@ def _given_up(connection: Connection, dsn: str, seconds: float) -> Iterator[list
 def _holders(dsn: str, pid: int) -> list[str]:
     try:
         with connections.answering(dsn, "source", CANCEL_SECONDS, name="pipeline session") as source:
-            waiting = waits.look(source, [pid])
+            waiting = waits.find_waits(source, [pid])
     except (PipelineError, psycopg.Error) as error:
         return [f"an unknown transaction ({connections.one_line(error)})"]
     return [wait.held_by for wait in waiting] or ["a transaction that has ended since"]

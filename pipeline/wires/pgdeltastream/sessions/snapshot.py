@@ -184,7 +184,7 @@ class _Reading:
             return
         writer, head = _RowWriter(found.columns), b"["
         piece, size, since = list[bytes](), 0, time.perf_counter()
-        async for lines in copy_text.arriving(connection, sql.SQL("copy ({}) to stdout").format(found.query)):
+        async for lines in copy_text.read_lines_async(connection, sql.SQL("copy ({}) to stdout").format(found.query)):
             for line in lines:
                 piece.append(row := writer.write(line))
                 size += len(row)
@@ -269,7 +269,7 @@ class _RowWriter:
         if not self._names:
             return b"{}"
         written = []
-        values = copy_text.values(line, len(self._names))
+        values = copy_text.split_line(line, len(self._names))
         for name, write, value in zip(self._names, self._writers, values, strict=True):
             written += [name, write(value) if isinstance(value, bytes) else b"null"]
         return b"".join([*written, b"}"])

@@ -155,8 +155,8 @@ def test_large_rows_pass_whole(made: psycopg.Connection, source: Connection):
     made.execute("create table there (t text)")
     with connections.connect(made.info.dsn, "there") as there:
         query = sql.SQL("copy public.there from stdin")
-        with closing(copy_data.read(source, sql.SQL("copy public.large to stdout"))) as blocks:
-            assert copy_data.write(there, query, blocks) == 3
+        with closing(copy_data.read_blocks(source, sql.SQL("copy public.large to stdout"))) as blocks:
+            assert copy_data.write_blocks(there, query, blocks) == 3
     assert made.execute("table large except table there").fetchall() == []
 
 
@@ -165,9 +165,9 @@ def test_what_the_follower_refuses_is_raised_and_nothing_is_left(made: psycopg.C
     with connections.connect(made.info.dsn, "there") as there:
         query = sql.SQL("copy public.strict from stdin")
         with pytest.raises(psycopg.errors.CheckViolation):
-            copy_data.write(there, query, iter([b"1\n", b"7\n"]))
+            copy_data.write_blocks(there, query, iter([b"1\n", b"7\n"]))
         with pytest.raises(ZeroDivisionError):
-            copy_data.write(there, query, (bytes([49, 10]) if n else 1 // n for n in (1, 0)))  # type: ignore[misc]
+            copy_data.write_blocks(there, query, (bytes([49, 10]) if n else 1 // n for n in (1, 0)))  # type: ignore[misc]
         assert there.execute("select count(*) from public.strict").fetchall() == [(0,)]
 
 
