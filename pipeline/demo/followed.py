@@ -100,7 +100,7 @@ class FollowedShow:
                 for thread in threads:
                     thread.join(_CLERK_TIMEOUT)
             _require_health(threads)
-            for incident in pending:  # on a slow machine: one that is killed must come back
+            for incident in pending:  # on a slow machine, a follower that was killed needs time to return
                 incident.happen()
             until = time.monotonic() + ARRIVAL_TIMEOUT
             while not followed_screen.has_arrived(look := watch.look()) and time.monotonic() < until:

@@ -123,7 +123,7 @@ def _positions(arrived: Sequence[Sequence[ReceivedEvent]], commit_lsns: Mapping[
     for group in arrived:
         xid, at = group[0].xid, group[0].commit_lsn
         if at <= lsn:
-            yield f"transaction {xid}: its commit_lsn {_lsn(at)} is not above {_lsn(lsn)}, that of the one before"
+            yield f"transaction {xid}: its commit_lsn {_lsn(at)} is not above {_lsn(lsn)}, the one before"
         if at != commit_lsns.get(xid, at):
             in_wal = _lsn(commit_lsns[xid])
             yield f"transaction {xid}: its commit_lsn is {_lsn(at)}, and the WAL has its commit at {in_wal}"

@@ -38,8 +38,7 @@ _POLL = 0.1
 class SparkScript:
     """A script to run. `log`: the file for its standard error and a copy of its events; `seconds`: its time limit.
 
-    `again`: those arguments, at the end of all, that differ between the runs of one process; None if the process
-    ends after this run.
+    `again`: the last arguments, which differ between the runs of one process; None if the process ends after this run.
     """
 
     command: Sequence[str]
@@ -107,7 +106,7 @@ def run(
         found = _run_in(process, script, on_event, stopped, kept)
         if found or process.returncode:
             return _checked(process, found, script)
-        # Its session had ended; it has done nothing.
+        # Its Spark session had ended, so it has done nothing.
     process = _ScriptProcess(script)
     return _checked(process, _run_in(process, script, on_event, stopped, kept), script)
 

@@ -38,7 +38,7 @@ def of(config: Config, events_table: str) -> Config:
     """Return the settings by which this events table is exported."""
     given: dict[str, object] = {"export_dir": folder(config, events_table), "events_table": events_table}
     if events_table != config.events_table:
-        # A catalog has the tables of one lake, and a REST catalog knows no other by another name.
+        # A catalog has the tables of one lake, so other lakes need other names. A REST catalog knows only its own name.
         given["export_iceberg_catalog"] = re.sub(r"\W", "_", f"{config.export_iceberg_catalog}_{events_table}")
         given["export_formats"] = ("parquet",) if config.export_iceberg_uri else config.export_formats
     return config.model_copy(update=given)

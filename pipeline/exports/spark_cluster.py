@@ -70,7 +70,7 @@ def _version(host: str, port: int) -> CheckFinding:
     if found[1] != ".".join(ours.split(".")[:2]):
         text = f"the Spark master is of version {found[1]}, PySpark here of {ours}: these versions do not work together"
         return CheckFinding("warning", _NAME, text, f"install pyspark=={found[1]}.* here, or upgrade the cluster")
-    return CheckFinding("ok", _NAME, f"the Spark master answers, of version {found[1]} as PySpark here")
+    return CheckFinding("ok", _NAME, f"the Spark master answers; its version is {found[1]}, like PySpark here")
 
 
 def _reach(config: Config, dsn: str | None) -> CheckFindings:

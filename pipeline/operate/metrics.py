@@ -270,7 +270,7 @@ def _retention(now: RetentionStatus) -> Iterator[Metric]:
 
 
 def collect_lag(status: PipelineStatus) -> Iterator[Metric]:
-    """The lag in two forms: without a label, that of the events table; with the label `stage`, that of the stage."""
+    """The lag in two forms: without a label, the lag of the events table; with the label `stage`, the stage's."""
     size = GaugeMetricFamily(
         "pipeline_lag_bytes", "WAL of the source that is not in the events table yet; by stage.", labels=["stage"]
     )

@@ -183,7 +183,7 @@ def _explained(
     lag = stages.measure(config, connection, look, moved, now.reasons, now.exports)
     shuffled = lag.stage("shuffled")
     late = shuffled.behind_seconds if shuffled else None
-    # 0 stays 0: changes that are just on their way count as caught up.
+    # 0 stays 0: a server counts as caught up although a few changes are still on their way.
     seconds = late if late is not None and (now.lag_seconds or is_late(late)) else now.lag_seconds
     return replace(now, lag=lag, lag_seconds=seconds)
 

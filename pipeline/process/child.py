@@ -105,7 +105,7 @@ class ChildProcess:
         if self.process is None:
             self.forget()
             return
-        with suppress(BrokenPipeError, ConnectionResetError):  # it has died already, as the next check finds
+        with suppress(BrokenPipeError, ConnectionResetError):  # the process has died already; the next check finds that
             self._send(self._line, self._settings.encode() + b"\n")
         self._line.setblocking(False)
 

@@ -107,7 +107,7 @@ class SiblingProcesses:
             return None
         forked = self._forks.ask(self._line, name, line, lambda: not self._gone)
         self._look()
-        if forked is None and not self._gone:  # a late answer would be taken for the next request's
+        if forked is None and not self._gone:  # a late answer would be mistaken for the answer to the next request
             raise DatabaseUnavailableError(f"no process for {name}: the fork server does not answer")
         return forked
 
@@ -210,5 +210,5 @@ def _send(pid: int, sig: int) -> None:
 def take_as_standard_input(number: int) -> None:
     """Replace this process's standard input by this file descriptor."""
     os.dup2(number, 0)
-    if number != 0:  # it is 0 where the server was started without a standard input
+    if number != 0:  # it is 0 if the server was started without a standard input
         os.close(number)

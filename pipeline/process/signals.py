@@ -55,7 +55,7 @@ class StopSignal:
         if self._set:
             return
         self._set = True
-        os.write(self._write, b".")  # is never read: a later `wait` finds it, too
+        os.write(self._write, b".")  # the byte is never read, so that a later `wait` finds it, too
         for callback in self._callbacks:
             callback()
 

@@ -34,7 +34,7 @@ AGAIN_SECONDS = 2.0
 """Seconds between two attempts at a port that is taken."""
 _LEAVE_SECONDS = 1.0
 _OPTIONS: tuple[tuple[str, Any], ...] = (
-    ("grpc.so_reuseport", 0),  # else two servers share a port without a word
+    ("grpc.so_reuseport", 0),  # otherwise two servers would share a port without an error
     ("grpc.max_concurrent_streams", MAX_STREAMS),
     ("grpc.max_receive_message_length", MAX_REQUEST),
     ("grpc.max_send_message_length", -1),

@@ -26,7 +26,7 @@ class GrpcResources:
 
 
 class GrpcService(Protocol):
-    """A gRPC service while it is served."""
+    """A gRPC service that a running server offers."""
 
     @property
     def name(self) -> str:

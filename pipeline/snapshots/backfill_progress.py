@@ -45,7 +45,7 @@ class RecentRowRate:
 
 @contextmanager
 def shown(as_json: Callable[[BackfillStatus], None] | None = None) -> Iterator[ProgressPrinter]:
-    """Yield a function that prints the progress. `as_json`: gets each status that differs from the last one instead."""
+    """Yield a function that prints the progress. `as_json`: this function gets each changed status instead."""
     console = drawing.console()
     if as_json or not console.is_terminal:
         yield _json(as_json) if as_json else _plain(console)

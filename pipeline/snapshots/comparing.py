@@ -19,8 +19,8 @@ from pipeline.snapshots.backfills import StoredBackfill
 
 REASON = "compares the table with the log"
 UNKNOWN = (
-    "the log did not say which rows the table had: rows that it lacked have the action read, and that rows were deleted"
-    " is known only of those that it had"
+    "the log did not know all rows of the table: rows that it lacked were added with the action read, and it has no"
+    " deletes of rows that it never had"
 )
 NOTHING = "it has no partitions, so nothing says what its rows were like"
 """Why a partitioned table without partitions cannot be compared."""

@@ -39,7 +39,7 @@ _SETTLE_TABLE = """\
 update pipeline.snapshot_tables set settled_lsn = %(lsn)s
 where source_id = %(source)s and table_oid = %(oid)s and epoch = %(epoch)s and captured
 """
-"""Store that a table was compared, and that all its differences are in the log: from here on, the log is right."""
+"""Store that a table was compared, and that all its differences are in the log: from here on, the log is complete."""
 
 _MARKER_STATES = """\
 select xid::text, pg_catalog.pg_xact_status(xid)

@@ -59,6 +59,6 @@ class FormerKeys:
         """Return the key as the stream would have it now, without unpublished columns; None if it cannot be read."""
         try:
             found = compared.read(self._source, self._pipeline, self._stored, table.oid)
-        except (NotComparableError, psycopg.errors.LockNotAvailable):  # not now
+        except (NotComparableError, psycopg.errors.LockNotAvailable):  # cannot be read now
             return None
         return Key(column.attnum for column in found.key if column.attnum is not None)

@@ -115,7 +115,7 @@ class TableRegister:
         self._partition_truncates.look()
         self._read_partitions(now)
         if any(each.awaited for each in known_tables.read(self._pipeline, self._stored).values()):
-            source_rows.mark(self._source)  # without writes at the source, the log would not get there
+            source_rows.mark(self._source)  # without writes at the source, the log would not reach this LSN
 
     def _read_partitions(self, tables: Mapping[int, CapturedTable]) -> None:
         changes = partition_changes.unsettled(self._pipeline, self._stored)

@@ -103,6 +103,6 @@ def _linked_folders(root: Path, shown: ShownFolders) -> Iterator[tuple[str, list
 def _retire_links(root: Path, shown: ShownFolders) -> None:
     """Retire links that a process exchanged, but that it did not record before it ended."""
     for folder, folders, files in os.walk(root / layout.DAYS / layout.CONVERTED):
-        for name in (*folders, *files):  # at this place, the link's target may be missing or another file
+        for name in (*folders, *files):  # read from here, the link's target may be missing, or be another file
             if (path := Path(folder) / name).is_symlink():
                 shown.retire(os.path.relpath(path, root))

@@ -256,7 +256,7 @@ def _key_text(version: SchemaVersion, column: str, of: str, *, quoted: bool) -> 
     name = literal(column)
     plain = f"({of}->{name})::text" if quoted else f"{of}->>{name}"
     if version.columns.get(column) == "boolean" and not quoted:
-        return f"left({plain}, 1)"  # t or f
+        return f"left({plain}, 1)"  # Postgres prints a boolean as t or f
     if version.columns.get(column) not in ("float", "double"):
         return plain
     cast = _CASTS[version.columns[column]]

@@ -167,7 +167,7 @@ def look(
             clients = status.read_source(source, known, found)
             anchor = next((slot for slot in found if slot.name == config.slot), None)
             values["sender"] = anchor.active_pid if anchor else None
-            with source.cursor(row_factory=dict_row) as cursor:  # read after the slots, which are thus not beyond it
+            with source.cursor(row_factory=dict_row) as cursor:  # read after the slots, so that no slot is beyond it
                 row = cursor.execute(statement("operate.lag", "lag_source"), values).fetchone() or {}
         except psycopg.OperationalError as error:
             raise connections.unavailable(config.source, "source", error) from error

@@ -128,7 +128,7 @@ def of_roles(
 
 
 def _mark(config: Config, source: Connection, pipeline: Connection | None, *, made: bool) -> Iterator[str]:
-    """Yield the statement that marks the slot at a publication that the role does not own, and so cannot comment on."""
+    """Yield the statement that stores the slot's mark in the comment of a publication that the role does not own."""
     if pipeline is None:
         return
     stored = sources.find_in_any(pipeline, config.source_id)

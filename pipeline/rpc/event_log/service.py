@@ -133,7 +133,7 @@ class EventLogService:
             else:
                 batches = _up_to_head(table, claim.event_filter, claim.position, grouping)
             await until_one_ends(claim.ended, _send_read(batches, claim, reading, grouping, context), _store(reading))
-            if not reading.is_settled:  # all is sent, and the client may acknowledge it yet
+            if not reading.is_settled:  # everything is sent, and the client may still acknowledge it
                 self._unacknowledged.keep(reading, stack.pop_all())
 
     async def _ack(self, request: pb.AckRequest | None, context: Context) -> pb.AckReply:

@@ -75,7 +75,9 @@ def of_terms(terms: Sequence[ColumnComparison], columns: Collection[str]) -> Row
     if not terms:
         raise ConditionRefusedError("condition: it has no terms: give at least one column, operator and value")
     if len(terms) > LONGEST // len("a = ''"):
-        raise ConditionRefusedError(f"condition: {len(terms)} terms are too many: it may have {LONGEST:,} characters")
+        raise ConditionRefusedError(
+            f"condition: {len(terms)} terms are too many: a condition may have {LONGEST:,} characters"
+        )
     pieces: list[NodePiece] = []
     for term in terms:
         pieces += [" and ", (_node(term), OperatorRank.NOT)]

@@ -26,7 +26,7 @@ def begins_after(ledger: LakeLedger, lake: uuid.UUID, connection: dbapi.Connecti
 def require_kept(connection: dbapi.Connection, events_table: str, after: int) -> None:
     """Raise DroppedEventsError unless every event after that seq is kept.
 
-    Retention records a drop before it deletes the first row. So if no error is raised after a read, the read has all
+    Retention records a drop before it deletes the first row. If no error is raised after a read, the read has all
     events.
     """
     below = catalog.dropped_below(connection, events_table)

@@ -24,14 +24,14 @@ class ReplacingSnapshot(_SnapshotProducer["ReplacingSnapshot"]):
 
     @classmethod
     def all_files(cls, transaction: Transaction, io: FileIO, summary: Mapping[str, str]) -> ReplacingSnapshot:
-        """Begin a snapshot that deletes all files of the one before."""
+        """Begin a snapshot that deletes all files of the previous one."""
         return cls._begin(transaction, io, summary, None)
 
     @classmethod
     def files(
         cls, transaction: Transaction, io: FileIO, summary: Mapping[str, str], locations: Collection[str]
     ) -> ReplacingSnapshot:
-        """Begin a snapshot that deletes these files. Raises ValueError if the snapshot before lacks any of them."""
+        """Begin a snapshot that deletes these files. Raises ValueError if the previous snapshot lacks any of them."""
         made = cls._begin(transaction, io, summary, frozenset(locations))
         if lacking := len(locations) - len(made._deleted_data_files):
             raise ValueError(f"{lacking} of {len(locations)} files that were merged are not in the table")

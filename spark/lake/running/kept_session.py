@@ -43,7 +43,7 @@ class KeptSession:
         """Return True if the session's JVM still answers."""
         try:
             return self._session is not None and not self._session.sparkContext._jsc.sc().isStopped()
-        except Exception:  # py4j has many errors, and each of them means no
+        except Exception:  # py4j raises many kinds of errors, and each means that the JVM is not usable
             return False
 
     @contextmanager

@@ -99,7 +99,7 @@ def _text(column: FormColumn, form: NumberedForm) -> Text:
     if column.type in ("timestamp", "timestamp_ntz"):
         return _zoned if column.type == "timestamp" else _local
     raise UnclearHistoryError(
-        f"a key of type {column.type} cannot be made of values ({column.name} of {form.table}); {form.remedy}"
+        f"a key of type {column.type} cannot be computed from values ({column.name} of {form.table}); {form.remedy}"
     )
 
 

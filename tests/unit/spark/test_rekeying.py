@@ -82,6 +82,6 @@ def test_a_row_that_lacks_a_value_of_the_key_is_refused() -> None:
 
 def test_a_type_whose_text_is_not_known_here_is_refused() -> None:
     with pytest.raises(
-        UnclearHistoryError, match=r"a key of type double cannot be made of values \(text of public\.t\)"
+        UnclearHistoryError, match=r"a key of type double cannot be computed from values \(text of public\.t\)"
     ):
         key_function(keyed("text", text="double"))

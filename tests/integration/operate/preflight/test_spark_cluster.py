@@ -58,7 +58,7 @@ def test_a_master_of_our_version(port: int) -> None:
         [found] = findings(f"spark://127.0.0.1:{port}", **{"spark.master.ui.port": str(ui)})
     assert (found.level, found.text) == (
         "ok",
-        f"the Spark master answers, of version {'.'.join(ours.split('.')[:2])} as PySpark here",
+        f"the Spark master answers; its version is {'.'.join(ours.split('.')[:2])}, like PySpark here",
     )
 
 
