@@ -265,4 +265,4 @@ def limited() -> type[LimitedHttp]:
 
     Raises this process's limit of open files as far as the process may.
     """
-    return type("LimitedHttpOfOneServer", (LimitedHttp,), {"places": ConnectionPlaces(open_files.places(MOST))})
+    return type("LimitedHttpOfOneServer", (LimitedHttp,), {"places": ConnectionPlaces(open_files.raise_limit(MOST))})

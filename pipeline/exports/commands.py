@@ -107,7 +107,7 @@ def export_state(
     from pipeline.postgres import databases
 
     with databases.without_source(load(context, "export")) as found, _stoppable() as stopped:
-        config = lakes.named(found, events_table)
+        config = lakes.require_settings(found, events_table)
         if as_json:
             job.state(config, table, as_of, directory, _print_event, stopped)
             return 0

@@ -30,7 +30,7 @@ def compact(config: Config, on_event: OnEvent, stopped: Callable[[], bool]) -> S
     """
     extra.require(config.export_formats)
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
-        found = [lakes.of(config, name) for name in lakes.exported_tables(config, connection)]
+        found = [lakes.settings_for(config, name) for name in lakes.exported_tables(config, connection)]
         due = [one for one in found if ledger.has_pending_merges(connection, one)]
     return [_compact(one, on_event, stopped) for one in due]
 

@@ -19,7 +19,7 @@ def missing() -> list[str]:
     return [name for name in PACKAGES if find_spec(name) is None]
 
 
-def lacks(formats: Collection[str]) -> str | None:
+def missing_reason(formats: Collection[str]) -> str | None:
     """Return why these formats cannot be exported, if packages for them are missing; else None."""
     found = [name for name in ICEBERG_PACKAGES if find_spec(name) is None] if ICEBERG in formats else []
     return f"the iceberg extra is not installed ({', '.join(found)} missing)" if found else None
@@ -29,5 +29,5 @@ def require(formats: Collection[str] = ()) -> None:
     """Raise ExportFailedError if a package is missing for exports in these formats."""
     if found := missing():
         raise ExportFailedError(f"the spark extra is not installed ({', '.join(found)} missing); {REMEDY}")
-    if lacking := lacks(formats):
+    if lacking := missing_reason(formats):
         raise ExportFailedError(f"{lacking}; {ICEBERG_REMEDY}")

@@ -34,7 +34,7 @@ def folder(config: Config, events_table: str) -> LakeAt:
     return config.exports / re.sub(r"[^\w.\-]", _escaped, events_table)
 
 
-def of(config: Config, events_table: str) -> Config:
+def settings_for(config: Config, events_table: str) -> Config:
     """Return the settings by which this events table is exported."""
     given: dict[str, object] = {"export_dir": folder(config, events_table), "events_table": events_table}
     if events_table != config.events_table:
@@ -44,7 +44,7 @@ def of(config: Config, events_table: str) -> Config:
     return config.model_copy(update=given)
 
 
-def named(config: Config, events_table: str | None) -> Config:
+def require_settings(config: Config, events_table: str | None) -> Config:
     """Return the settings for exports of an events table; `events_table` None: the default one.
 
     Raises ExportFailedError for a table that was never written to.
@@ -55,7 +55,7 @@ def named(config: Config, events_table: str | None) -> Config:
         known = exported_tables(config, connection)
     if events_table not in known:
         raise ExportFailedError(f"there is no events table {events_table}; name one of {', '.join(known)}")
-    return of(config, events_table)
+    return settings_for(config, events_table)
 
 
 def export(
@@ -79,7 +79,7 @@ def export(
     made: list[TableExport] = []
     failed: ExportFailedError | None = None
     for name in names:
-        one = of(config, name)
+        one = settings_for(config, name)
         try:
             keeps = kept if name == config.events_table else None
             outcome = job.export(one, trigger, on_event, stopped, wait=wait, kept=keeps)

@@ -30,7 +30,7 @@ def run(config: Config) -> CheckFindings:
         yield CheckFinding(
             "ok", "java", f"Java {found.version} from {found.origin} ({found.executable}) will run Spark"
         )
-    if lacking := extra.lacks(config.export_formats):
+    if lacking := extra.missing_reason(config.export_formats):
         yield CheckFinding("warning", "iceberg", f"exports will fail: {lacking}", extra.ICEBERG_REMEDY)
     yield from spark_cluster.run(config)
 
@@ -38,7 +38,7 @@ def run(config: Config) -> CheckFindings:
 def _folder(config: Config) -> CheckFinding:
     path = config.exports
     if isinstance(path, LakeBucket):
-        if refused := reach.unfit(path):
+        if refused := reach.why_unfit(path):
             text, _, remedy = refused.partition("; ")
             return CheckFinding("warning", "export", text, remedy)
         return _ready(config)

@@ -15,12 +15,12 @@ _LOOK_SECONDS = 5.0
 """Seconds for the check of `pipeline status`."""
 
 
-def unfit(bucket: LakeBucket) -> str | None:
+def why_unfit(bucket: LakeBucket) -> str | None:
     """Return why the bucket cannot be a lake, with the remedy; None if it can. Writes, reads and removes an object."""
     return _asked(bucket, _SECONDS)
 
 
-def lost(bucket: LakeBucket) -> str | None:
+def why_lost(bucket: LakeBucket) -> str | None:
     """Return why the exported lake is missing, with the remedy; None if it exists. One request."""
     return _asked(bucket, _LOOK_SECONDS, "--look")
 

@@ -64,12 +64,12 @@ def read(config: Config, connection: Connection) -> ExportStatus:
     )
 
 
-def looked_into(config: Config, found: ExportStatus) -> ExportStatus:
+def with_lake_problem(config: Config, found: ExportStatus) -> ExportStatus:
     """Return the status, with a problem if a request finds that the lake is not in its bucket or cannot be reached."""
     bucket = config.exports
     if not isinstance(bucket, LakeBucket) or found.off or found.problem or found.exported_seq is None:
         return found
-    return replace(found, problem=reach.lost(bucket))
+    return replace(found, problem=reach.why_lost(bucket))
 
 
 def why_off(config: Config) -> str | None:

@@ -9,7 +9,7 @@ OTHER_FILES = 100
 _MOST_FILES = 65_536
 
 
-def places(most: int) -> int:
+def raise_limit(most: int) -> int:
     """Raise this process's limit of open files as far as allowed; return how many connections fit, at most `most`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)

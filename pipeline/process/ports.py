@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 
-def refused(host: str, port: int) -> str | None:
+def listen_error(host: str, port: int) -> str | None:
     """Return the system's error if this process cannot listen at the address now; None if it can."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:

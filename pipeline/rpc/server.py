@@ -132,7 +132,7 @@ async def _listening(
 def _bounds() -> list[tuple[str, int]]:
     """Return options that limit the resources that clients without a token can hold."""
     return [
-        ("grpc.max_allowed_incoming_connections", open_files.places(MOST_CONNECTIONS)),
+        ("grpc.max_allowed_incoming_connections", open_files.raise_limit(MOST_CONNECTIONS)),
         ("grpc.server_handshake_timeout_ms", round(HANDSHAKE_SECONDS * 1_000)),
         ("grpc.max_connection_idle_ms", round(IDLE_SECONDS * 1_000)),
     ]

@@ -230,7 +230,7 @@ def log_addresses(config: Config, chosen: Collection[str]) -> None:
 
 
 def _require_free(host: str, port: int, setting: str) -> None:
-    if reason := ports.refused(host, port):
+    if reason := ports.listen_error(host, port):
         raise AddressInUseError(
             f"cannot listen on {host}:{port}: {reason}; stop what uses the port, or choose another {setting}"
         )

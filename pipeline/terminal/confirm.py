@@ -14,7 +14,7 @@ from pipeline.printable import escaped, say
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
-def loss(lost: Iterable[str], name: str, yes: bool) -> None:
+def confirm_loss(lost: Iterable[str], name: str, yes: bool) -> None:
     """Print what is lost, and return only if the user types `name`, or if `yes`.
 
     Raises ConfigError if standard input is no terminal, PipelineError if the user types another text.

@@ -36,7 +36,7 @@ def retention(
         if release_lake is not None:
             folder = str(release_lake.expanduser().absolute())
             if lacking := retention.lacking(connection, config, folder):
-                confirm.loss([losses.lake(lacking)], folder, yes)
+                confirm.confirm_loss([losses.lake(lacking)], folder, yes)
             retention.release_lake(connection, folder)
             say(f"retention no longer waits for exports to {release_lake}")
             return 0

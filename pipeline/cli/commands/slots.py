@@ -90,7 +90,7 @@ def slots_delete(context: typer.Context, name: str, force: Force = False, yes: Y
     def act(config: Config, source: Connection, pipeline: Connection | None) -> str:
         if not ours and pipeline is not None and _end_session(config, source, pipeline, name, yes):
             return f'slot "{name}" deleted, and its session ended'
-        confirm.loss(losses.slot(slots.require_idle(source, name), ours), name, yes)
+        confirm.confirm_loss(losses.slot(slots.require_idle(source, name), ours), name, yes)
         slots.drop(source, name)
         return f'slot "{name}" deleted'
 
@@ -110,7 +110,7 @@ def _end_session(config: Config, source: Connection, pipeline: Connection, name:
     session = slot_owners.sessions(source, pipeline, config.source_id, found).get(name)
     if session is None:
         return False
-    confirm.loss(losses.session(session, found[0] if found else None), name, yes)
+    confirm.confirm_loss(losses.session(session, found[0] if found else None), name, yes)
     bounds.end(config, source, pipeline, session, "its slot was deleted by `pipeline slots delete`")
     return True
 

@@ -51,7 +51,7 @@ def sources_adopt(
     with databases.existing(config) as resolved:
         adopted = adopt(
             resolved,
-            lambda gap: confirm.loss(losses.gap(gap, reread=reread), gap.database, yes),
+            lambda gap: confirm.confirm_loss(losses.gap(gap, reread=reread), gap.database, yes),
             reread=reread,
             restored=restored,
         )
@@ -101,6 +101,6 @@ def sources_skip_transaction(
 
     with connected(context, "sources") as (config, connection):
         stop = skip_transaction.find(config, connection, position)
-        confirm.loss([skip_transaction.consequence(stop)], position, yes)
+        confirm.confirm_loss([skip_transaction.consequence(stop)], position, yes)
         say(skip_transaction.request(config, connection, stop))
     return 0

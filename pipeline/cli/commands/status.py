@@ -51,7 +51,7 @@ def status(
     with databases.resolved(config, start=False) as config:
         now = _with_warnings(config, status.collect(config))
         if now.exports:
-            now = replace(now, exports=export_status.looked_into(config, now.exports))
+            now = replace(now, exports=export_status.with_lake_problem(config, now.exports))
     output(now.to_json(), as_json, lambda: show_status(now, everything=everything))
     return 0 if now.replicating else 1
 

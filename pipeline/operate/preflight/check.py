@@ -266,7 +266,7 @@ def check_ports(config: Config, pipeline: Connection | None, *, away: bool) -> C
 
 
 def _port(config: Config, pipeline: Connection | None, what: str, port: str, *, away: bool) -> CheckFindings:
-    reason = ports.refused(config.http_host, int(port))
+    reason = ports.listen_error(config.http_host, int(port))
     if reason is None or (pipeline is not None and _is_served(pipeline, what, port)):
         return
     setting = f"PIPELINE_{what.upper()}_PORT"

@@ -94,7 +94,7 @@ class EventLogService:
             await statuses.abort(context, error)
 
     async def _serve(self, request: pb.ReadRequest, context: Context) -> None:
-        wanted = read_wanted(request, self._config.events_table, self._config.events_tables)
+        wanted = read_plan(request, self._config.events_table, self._config.events_tables)
         if wanted.consumer is not None:
             await self._serve_consumer(wanted, wanted.consumer, context)
             return
@@ -281,7 +281,7 @@ class ReadPlan:
     filter: EventFilter
 
 
-def read_wanted(request: pb.ReadRequest, default: str, tables: Collection[str]) -> ReadPlan:
+def read_plan(request: pb.ReadRequest, default: str, tables: Collection[str]) -> ReadPlan:
     """Return the plan of a request. `default`: the default events table; `tables`: all configured ones.
 
     Raises WrongArgumentError, TableRefusedError.

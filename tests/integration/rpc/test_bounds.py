@@ -108,7 +108,7 @@ def test_the_bound_is_what_the_process_may_open() -> None:
         "import resource; from pipeline.process import open_files; from pipeline.rpc import server\n"
         "for soft, hard in ((1_024, 8_000), (200, 4_096)):\n"
         "    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))\n"
-        "    print(open_files.places(server.MOST_CONNECTIONS), *resource.getrlimit(resource.RLIMIT_NOFILE))\n"
+        "    print(open_files.raise_limit(server.MOST_CONNECTIONS), *resource.getrlimit(resource.RLIMIT_NOFILE))\n"
     )
     said = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
     assert said.stdout.splitlines() == ["5000 8000 8000", "3996 4096 4096"]
