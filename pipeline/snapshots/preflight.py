@@ -110,7 +110,7 @@ def _said(joining: Sequence[PublishableTable], found: Sequence[RelationToRead]) 
         return f"{tables} will be read, without rows so far"
     disk = drawing.size(round(rows * EVENT_BYTES + size * GROWTH))
     said = (
-        f"{tables} will be read: about {drawing.count(rows, 'row')},"
+        f"{tables} will be read: about {drawing.count(drawing.estimate(rows), 'row')},"
         f" {drawing.size(size)}; at a rough {ROWS_PER_SECOND:,} rows/s that takes"
         f" {drawing.ago(max(rows / ROWS_PER_SECOND, 1))}, and about {disk} of disk in the pipeline database"
     )

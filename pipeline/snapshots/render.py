@@ -144,7 +144,12 @@ def show_backfill(found: BackfillStatus) -> None:
 
 def _facts(found: BackfillStatus) -> Iterator[tuple[str, object]]:
     yield "rows read", drawing.whole(found.rows_read)
-    yield "of about", None if found.rows_estimated is None else f"{found.rows_estimated:,} rows of the whole table"
+    yield (
+        "of about",
+        None
+        if found.rows_estimated is None
+        else f"{drawing.count(drawing.estimate(found.rows_estimated), 'row')} of the whole table",
+    )
     yield "condition", found.condition or "none: all rows"
     yield "events", None if found.first_seq is None else f"seq {found.first_seq} to {found.last_seq}"
     yield "kind", _KINDS[found.kind]

@@ -43,10 +43,23 @@ class EscapedText(rich.text.Text):
         return self
 
 
+class PipeConsole(EscapedConsole):
+    """Standard output that is no terminal: columns stay aligned, lines are never folded, and end without blanks."""
+
+    def __init__(self) -> None:
+        super().__init__(width=_PIPE_WIDTH)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as on a terminal; blanks that only fill the last column of a table are left out."""
+        with self.capture() as captured:
+            super().print(*objects, **options)
+        self.file.write("\n".join(line.rstrip(" ") for line in captured.get().split("\n")))
+
+
 def console() -> EscapedConsole:
     """Return a console for standard output."""
     found = EscapedConsole()
-    return found if found.is_terminal else EscapedConsole(width=_PIPE_WIDTH)
+    return found if found.is_terminal else PipeConsole()
 
 
 def show(*sections: RenderableType | None) -> None:
@@ -94,6 +107,11 @@ def cell(value: object) -> str | rich.text.Text:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural unless it is 1."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def estimate(number: int) -> int:
+    """Return an estimated number with two significant digits, because Postgres does not know more of them."""
+    return round(number, 2 - len(str(abs(number))))
 
 
 def size(number: int | None) -> str:

@@ -49,4 +49,6 @@ def _rows(name: str, of: WatchedDatabase) -> str:
 
 def format_rows(found: WatchedTable) -> str:
     """Return the number of rows, with ~ before an estimate."""
-    return UNKNOWN if found.rows is None else f"{'~' if found.estimated else ''}{found.rows:,}"
+    if found.rows is None:
+        return UNKNOWN
+    return f"~{drawing.estimate(found.rows):,}" if found.estimated else f"{found.rows:,}"

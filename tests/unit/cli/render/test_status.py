@@ -106,5 +106,16 @@ def test_missing_numbers_are_dashes_and_positions_are_printed_as_lsns() -> None:
 
 def test_sections_that_there_are_stand_apart(capsys: pytest.CaptureFixture[str]) -> None:
     drawing.show(None, drawing.table(("a", "b"), [(1, None)]), None, drawing.facts([("label", "value", "note")]))
-    shown = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    assert shown == ["a   b", "1   -", "", "label   value   note"]
+    assert capsys.readouterr().out == "a   b\n1   -\n\nlabel   value   note\n"
+
+
+def test_columns_are_aligned_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    drawing.show(drawing.table(("name", "state", ""), [("a", "running", "x" * 300), ("longer", "is", "")]))
+    assert capsys.readouterr().out == f"name     state\na        running   {'x' * 300}\nlonger   is\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "about"), [(0, 0), (1, 1), (99, 99), (101, 100), (150_001, 150_000), (95_700, 96_000), (996, 1000)]
+)
+def test_estimates_have_two_digits(rows: int, about: int) -> None:
+    assert drawing.estimate(rows) == about
