@@ -53,6 +53,19 @@ def existing(config: Config) -> AbstractContextManager[Config]:
     return resolved(config, start=embedded_server(config).data.is_dir())
 
 
+def _not_running(config: Config) -> str:
+    """Say that the embedded Postgres does not run, or that the data directory has none; then what to do."""
+    folder = config.data_dir.absolute()
+    if embedded_server(config).data.is_dir():
+        return f"the embedded Postgres in {folder} is not running; start `pipeline serve` first"
+    if config.data_dir.is_absolute():
+        return f"{folder} has no embedded Postgres; start `pipeline serve` first"
+    return (
+        f"{folder} has no embedded Postgres; PIPELINE_DATA_DIR ({config.data_dir}) is relative to the working folder: "
+        "run this in the folder where `pipeline serve` runs, start it here first"
+    )
+
+
 @contextmanager
 def resolved(config: Config, *, start: bool = True) -> Iterator[Config]:
     """Yield the settings with both DSNs filled in. If one was missing, the embedded Postgres runs during the block.
@@ -68,10 +81,7 @@ def resolved(config: Config, *, start: bool = True) -> Iterator[Config]:
         given = {"PIPELINE_SOURCE_DSN": config.source_dsn, "PIPELINE_DATABASE_DSN": config.database_dsn}
         unset = [name for name, dsn in given.items() if dsn is None]
         missing, verb = " and ".join(unset), "is" if len(unset) == 1 else "are"
-        raise ConfigError(
-            f"{missing} {verb} not set and the embedded Postgres in {config.data_dir} is not running; "
-            f"start `pipeline serve` first, or set {missing}"
-        )
+        raise ConfigError(f"{missing} {verb} not set and {_not_running(config)}, or set {missing}")
     started = server.start() if start else False
     try:
         server.create_databases(SOURCE, PIPELINE)

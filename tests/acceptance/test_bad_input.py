@@ -388,7 +388,7 @@ def test_a_slot_is_deleted_by_who_means_it(refused_here: Run, untouched: str, sl
 def test_nothing_is_running(refused_here: Run) -> None:
     for command in ("status", "slots list", "slots create", "sources adopt --yes", "verify"):
         line = refused_here(*command.split())
-        assert "the embedded Postgres in .pipeline is not running; start `pipeline serve` first" in line
+        assert f"{Path.cwd() / '.pipeline'} has no embedded Postgres; PIPELINE_DATA_DIR (.pipeline) is relative" in line
     assert not Path(".pipeline").exists()
 
 

@@ -154,7 +154,7 @@ def test_a_database_that_was_never_migrated(tmp_path: Path, source_dsn: str) -> 
 def test_no_database_at_all(tmp_path: Path) -> None:
     done = run_command("consumers", "list", folder=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "is not running" in done.stderr
+    assert "has no embedded Postgres" in done.stderr
 
 
 def test_a_consumer_that_is_far_behind_is_shown_without_counting_it(command: Command, log: psycopg.Connection) -> None:

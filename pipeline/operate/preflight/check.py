@@ -108,7 +108,7 @@ def _open(stack: ExitStack, config: Config, what: str) -> tuple[Connection | Non
     try:
         dsn = _dsn(config, what)
         if dsn is None:
-            text = f"no DSN is set: `pipeline serve` will run an embedded Postgres under {config.data_dir}"
+            text = f"no DSN is set: `pipeline serve` will run an embedded Postgres under {config.data_dir.absolute()}"
             found.append(CheckFinding("ok", what, text))
             return None, found
         connection = stack.enter_context(connections.connect_promptly(dsn, what, name="pipeline check"))
