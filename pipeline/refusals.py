@@ -70,6 +70,14 @@ _TABLE = (
 )
 _TEMPORARY = ("08", "53", "57", "40", "55P03")
 """Prefixes of SQLSTATEs of temporary errors: no connection, no resources, shutdown, deadlock, lock not available."""
+_REMEDIES = {
+    "Create it": "create it: `pipeline consumers create`, or POST /v1/consumers",
+    "Take another name, or drop it": (
+        "take another name, or delete it: `pipeline consumers delete`, or DELETE /v1/consumers/NAME"
+    ),
+    "See all": "`pipeline consumers list`, or GET /v1/consumers, shows all",
+}
+"""Remedies for clients, by the beginning of the hint in SQL that sessions of Postgres get."""
 _NOT_MIGRATED = ("42P01", "42703", "42883", "3F000")
 
 
@@ -84,7 +92,8 @@ def from_sqlstate(error: psycopg.Error) -> PipelineError | None:
     if kind is None:
         return None
     text, hint = connections.one_line(error), (error.diag.message_hint or "").strip().rstrip(".")
-    return kind(f"{text}; {hint[0].lower()}{hint[1:]}" if hint else text)
+    remedy = _REMEDIES.get(hint.partition(":")[0], f"{hint[:1].lower()}{hint[1:]}")
+    return kind(f"{text}; {remedy}" if remedy else text)
 
 
 def for_reader(error: Exception) -> PipelineError | None:

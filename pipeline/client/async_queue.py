@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 
 from pipeline.client.held_items import Item
-from pipeline.client.pump import QueuePump
+from pipeline.client.pump import QueuePump, raise_error
 from pipeline.client.queue import held_items
 from pipeline.client.sigterm import SigtermHandler
 
@@ -46,7 +46,9 @@ class AsyncQueue:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        await self.close()
+        await self._end()
+        if error is not self._pump.error:  # else the program gets it already
+            raise_error(self._pump.error)
 
     def __aiter__(self) -> AsyncIterator[Item]:
         return self
@@ -72,14 +74,16 @@ class AsyncQueue:
 
     async def close(self) -> None:
         """Settle what the program has settled, and give back items that were taken ahead; see `Queue.close`."""
+        await self._end()
+        raise_error(self._pump.error)
+
+    async def _end(self) -> None:
         self._held.stopping = True
         if self._task is not None:
             self._pump.close()
             await asyncio.shield(self._task)
         if self._sigterm is not None:
             self._sigterm.restore()
-        if self._pump.error is not None:
-            raise self._pump.error
 
     async def _next(self) -> Item | None:
         """Wait for an item; None: the loop ends."""
@@ -99,6 +103,5 @@ class AsyncQueue:
                         await self._news.wait()
         finally:
             held.waiting = False
-        if self._pump.error is not None:
-            raise self._pump.error
+        raise_error(self._pump.error)
         return None

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import psycopg
 
+from pipeline import refusals
 from pipeline.client import exact_json
 from pipeline.client.held_items import HeldItems, Item, collected
 from pipeline.config.settings import describe
@@ -20,6 +21,7 @@ from pipeline.consumers.queue.consumers import CHANNEL
 from pipeline.errors import (
     ConsumerError,
     DatabaseUnavailableError,
+    PipelineError,
     StatementRefusedError,
     UnknownConsumerError,
     WrongConsumerKindError,
@@ -40,7 +42,6 @@ _ITEM = statement("client", "receive_items")
 _JSON = {8: "record", 9: "changes", 10: "exact", 12: "transaction_annotations", 13: "metadata"}
 _TRY_AGAIN = "40"
 """Class of SQLSTATE for a deadlock or a serialization failure, after which the pump tries again."""
-_REFUSALS = {"42704": UnknownConsumerError, "42809": WrongConsumerKindError}
 
 
 class QueuePump:
@@ -72,8 +73,7 @@ class QueuePump:
 
     def settle(self, ack_id: UUID, done: bool, delay: float | None) -> None:
         """Settle a delivery, together with others. Raises `error`, or ConsumerError once the queue is closed."""
-        if self.error is not None:
-            raise self.error
+        raise_error(self.error)
         if self.has_ended:
             raise ConsumerError(f"the queue of consumer {self._consumer!r} is closed: settle items before")
         held = self._held
@@ -126,8 +126,9 @@ class QueuePump:
                 await self._serve(connection)
                 return True
         except psycopg.Error as error:
-            if (refused := _REFUSALS.get(error.sqlstate or "")) is not None:
-                raise refused(connections.one_line(error)) from error
+            refused = refusals.from_sqlstate(error)
+            if isinstance(refused, UnknownConsumerError | WrongConsumerKindError):
+                raise refused from error
             if not (connections.is_gone(error) or (error.sqlstate or "").startswith(_TRY_AGAIN)):
                 raise StatementRefusedError(
                     f"{where}: {connections.one_line(error)} (SQLSTATE {error.sqlstate})"
@@ -273,3 +274,14 @@ class QueuePump:
     def _notice(self, payload: bytes | str) -> None:
         if payload in (self._consumer, self._consumer.encode()):
             self._is_dry = False
+
+
+def raise_error(error: BaseException | None) -> None:
+    """Raise the error that ended a pump; None: there is none.
+
+    An error of the product is raised without the errors that caused it: its text says all that a user needs.
+    """
+    if isinstance(error, PipelineError):
+        raise error.with_traceback(None) from None
+    if error is not None:
+        raise error

@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 
 from pipeline.client.held_items import HeldItems, Item
-from pipeline.client.pump import QueuePump
+from pipeline.client.pump import QueuePump, raise_error
 from pipeline.client.sigterm import SigtermHandler
 from pipeline.errors import ConsumerError
 
@@ -70,7 +70,9 @@ class Queue:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+        self._finish()
+        if error is not self._pump.error:  # else the program gets it already
+            raise_error(self._pump.error)
 
     def __iter__(self) -> Iterator[Item]:
         return self
@@ -100,8 +102,7 @@ class Queue:
         Raises DatabaseUnavailableError where the database is away and settled items may come again.
         """
         self._finish()
-        if self._pump.error is not None:
-            raise self._pump.error
+        raise_error(self._pump.error)
 
     def _start(self) -> None:
         if self._held.stopping:
@@ -129,8 +130,7 @@ class Queue:
                     self._news.wait(left if left is None or left > 0 else None)
             finally:
                 held.waiting = False
-        if self._pump.error is not None:
-            raise self._pump.error
+        raise_error(self._pump.error)
         return None
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import psycopg
 import pytest
 from psycopg import errors
@@ -82,3 +85,12 @@ def test_a_command_says_what_to_do(error: psycopg.Error, remedy: str) -> None:
     assert str(said).startswith("a database rejected a statement: x; ")
     assert remedy in str(said)
     assert refusals.for_command(KeyError("x")) is None
+
+
+def test_clients_get_commands_and_requests_instead_of_sql() -> None:
+    functions = (Path(__file__).parents[2] / "pipeline").glob("**/functions/*.sql")
+    hints = {hint for path in functions for hint in re.findall(r"hint = '([^']+)\.'", path.read_text("utf-8"))}
+    assert len(hints) >= 5
+    in_sql = {hint.partition(":")[0] for hint in hints if "select " in hint}
+    assert in_sql == set(refusals._REMEDIES)
+    assert [remedy for remedy in refusals._REMEDIES.values() if "select" in remedy] == []

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -291,6 +292,24 @@ def test_what_the_database_refuses_is_raised(staged: Staged, consumer: str, erro
         next(queue)
     with pytest.raises(error, match=says):
         queue.close()
+
+
+@pytest.mark.parametrize("kind", [Queue, AsyncQueue])
+def test_an_unknown_consumer_is_one_line_without_its_causes(kind: type[Queue | AsyncQueue], staged: Staged):
+    async def use_async() -> None:
+        async with AsyncQueue(staged.dsn, "missing") as queue:
+            await anext(queue)
+
+    def use() -> None:
+        with Queue(staged.dsn, "missing") as queue:
+            next(queue)
+
+    with pytest.raises(UnknownConsumerError) as raised:
+        use() if kind is Queue else asyncio.run(use_async())
+    lines = "".join(traceback.format_exception(raised.value)).splitlines()
+    assert [line for line in lines if "Traceback" in line or "psycopg" in line] == [lines[0]]
+    remedy = "create it: `pipeline consumers create`, or POST /v1/consumers"
+    assert lines[-1] == f"pipeline.errors.UnknownConsumerError: there is no consumer 'missing'; {remedy}"
 
 
 def test_a_consumer_that_is_dropped_meanwhile_is_said(staged: Staged):
