@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from lake import ledger
 from lake.compaction import run as compaction
-from lake.iceberg import names, withdrawn
+from lake.iceberg import names, withdrawn_tables
 from lake.iceberg.ledger import IcebergLedger
 from lake.running import script
 from lake.storage import identity
@@ -40,7 +40,7 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
         lake = identity.open_for_reading(opened_ledger, identity.folder_at(arguments.export_dir))
         if not names.is_wanted(arguments.formats) and IcebergLedger(lake).read_catalog():
             with compaction.lake_lock(lake, report_wait):
-                withdrawn.withdraw(lake)
+                withdrawn_tables.withdraw(lake)
         before = after = 0
         for made in compaction.compact(lake, spark, report_wait):
             before, after = before + made.files_before, after + made.files_after

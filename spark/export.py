@@ -19,12 +19,12 @@ from lake.changes import exporter, plan, retention_check
 from lake.errors import ExportError
 from lake.folding import current
 from lake.folding.current import PendingState
-from lake.iceberg import names, withdrawn
+from lake.iceberg import names, withdrawn_tables
 from lake.iceberg.ledger import CatalogSettings
 from lake.running import class_archive, parent, script
 from lake.running.kept_session import KeptSession
 from lake.states.ledger import TableRoot
-from lake.storage import replaced, shared_folder
+from lake.storage import replaced_files, shared_folder
 from lake.storage.identity import Lake, folder_at
 from pyspark_sequin_events import catalog
 
@@ -127,7 +127,7 @@ def _fold(
 
 def _publish(lake: Lake, arguments: argparse.Namespace, behind: Sequence[TableRoot]) -> None:
     if not names.is_wanted(arguments.formats):
-        withdrawn.withdraw(lake)
+        withdrawn_tables.withdraw(lake)
         conversion.retire_old_versions(lake)
         return
     from lake.iceberg import publish  # PyIceberg is an extra
@@ -148,12 +148,15 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = script.parser("export.py", __doc__)
     parser.add_argument("--run", type=int, help="id in pipeline.export_runs, when the server starts this")
     parser.add_argument(
-        "--keep", type=float, default=replaced.KEEP, help="seconds that replaced files are kept (default: %(default)g)"
+        "--keep",
+        type=float,
+        default=replaced_files.KEEP,
+        help="seconds that replaced files are kept (default: %(default)g)",
     )
     parser.add_argument(
         "--checkpoints",
         type=float,
-        default=replaced.CHECKPOINTS,
+        default=replaced_files.CHECKPOINTS,
         help="seconds that the last current state of each day is kept (default: %(default)g)",
     )
     parser.add_argument(

@@ -62,7 +62,7 @@ class RequestGuard:
         has_token = self._has_token(scope)
         failure = self._refusal(scope, match, has_token=has_token)
         if scope["type"] == "http":
-            connection = http_protocol.of(scope)
+            connection = http_protocol.connection_of(scope)
             if scope["path"] in OPEN_PATHS:
                 connection.refuse()
                 receive, send = _with_body(b"", receive), _closing(send) if _has_body(scope) else send
@@ -150,7 +150,7 @@ def _closing(send: Send) -> Send:
 
 async def read_body(scope: Scope, receive: Receive, *, has_token: bool) -> bytes | ErrorAnswer | None:
     """Return the body, or the error answer if it cannot be read, or None if the client has gone."""
-    connection = http_protocol.of(scope)
+    connection = http_protocol.connection_of(scope)
     seconds = BODY_SECONDS_WITH_TOKEN if has_token else BODY_SECONDS
     found: bytes | ErrorAnswer | None
     try:

@@ -110,13 +110,13 @@ async def read(
     reading = _Reading(table, limit, after, wanted, consumer, pages=_pages(table, known[0]))
     with wakeups.for_events(*([consumer] if consumer else []), table=table) as subscription:
 
-        async def look(_client: WaitingClient) -> list[str] | None:
+        async def search(_client: WaitingClient) -> list[str] | None:
             return await _search(database, request.app.state.page_turns, reading)
 
         async def due() -> float | None:
             return 0.0 if reading.unfinished else None
 
-        await until_found(request, subscription, wait, look, due)
+        await until_found(request, subscription, wait, search, due)
     return _answer(request, reading)
 
 

@@ -60,7 +60,7 @@ class RequestConnection:
         return True
 
 
-def of(scope: Mapping[str, Any]) -> RequestConnection:
+def connection_of(scope: Mapping[str, Any]) -> RequestConnection:
     """Return the connection of a request."""
     return cast(RequestConnection, scope.get(_CONNECTION) or RequestConnection())
 

@@ -60,10 +60,10 @@ async def until_found(
     request: Request,
     subscription: WakeupSubscription,
     seconds: float,
-    look: Callable[[WaitingClient], Awaitable[T | None]],
+    find: Callable[[WaitingClient], Awaitable[T | None]],
     due: Callable[[], Awaitable[float | None]],
 ) -> T | None:
-    """Return what `look` finds; None after `seconds`, or if the server is stopping. Raises ClientGoneError.
+    """Return what `find` finds; None after `seconds`, or if the server is stopping. Raises ClientGoneError.
 
     `due` returns the seconds until something becomes available without a notification; None: nothing will.
     """
@@ -72,7 +72,7 @@ async def until_found(
     async with _watched(request, subscription) as client:
         while True:
             client.require_connected()
-            found = await look(client)
+            found = await find(client)
             left = deadline - time.monotonic()
             if found is not None or left <= 0 or subscription.closing:
                 return found

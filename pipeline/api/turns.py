@@ -24,13 +24,13 @@ class PageTurns:
     @asynccontextmanager
     async def turn(self, *, woken: bool) -> AsyncIterator[None]:
         """Wait for a turn, which lasts as long as the block. Raises PoolTimeout."""
-        await self._take(woken=woken)
+        await self._wait(woken=woken)
         try:
             yield
         finally:
             self._pass_on()
 
-    async def _take(self, *, woken: bool) -> None:
+    async def _wait(self, *, woken: bool) -> None:
         if self._free:
             self._free -= 1
             return

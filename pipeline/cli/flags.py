@@ -21,12 +21,12 @@ _IN_URI = re.compile(r"(://[^:/@\s]*:)\S*@")
 _IN_PAIRS = re.compile(r"(password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&]+)", re.IGNORECASE)
 
 
-def of(setting: str) -> str:
+def name_of(setting: str) -> str:
     """Return the flag of a setting."""
     return f"--{setting.replace('_', '-')}"
 
 
-SECRET_FLAGS = tuple(of(setting) for setting in SECRETS)
+SECRET_FLAGS = tuple(name_of(setting) for setting in SECRETS)
 """Flags whose values must not be visible in a list of processes."""
 
 
@@ -81,7 +81,7 @@ def _flags() -> Iterator[inspect.Parameter]:
         kinds = setting.annotation, *get_args(setting.annotation)
         is_path = Path in kinds and LakeBucket not in kinds  # a URL taken for a path loses a slash
         kind: Any = Path | None if is_path else str | None
-        annotation = Annotated[kind, typer.Option(of(name), help=help_of(name), hidden=True)]
+        annotation = Annotated[kind, typer.Option(name_of(name), help=help_of(name), hidden=True)]
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 

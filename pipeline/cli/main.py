@@ -299,19 +299,21 @@ def _completion_is_wanted() -> bool:
     return _COMPLETION_VARIABLE in os.environ
 
 
-def _add_settings_to_commands(group: Any, settings: Any = None) -> None:
-    """Add the settings' flags to every command of a click group, since users may write them after the command.
+def _add_settings_to_commands(program: Any) -> None:
+    """Add the settings' flags to every command of the program, since users may write them after the command.
 
     Only for completion and help: before a command runs, `flags.split_arguments` moves these flags to the front.
     """
-    settings = settings or [each for each in group.params if each.expose_value]
+    settings = [each for each in program.params if each.expose_value]
     for each in settings:
         each.hidden = False
-    for command in group.commands.values():
-        own = {name for each in command.params for name in each.opts}
-        command.params += [each for each in settings if own.isdisjoint(each.opts)]
-        if hasattr(command, "commands"):
-            _add_settings_to_commands(command, settings)
+    groups = [program]
+    while groups:
+        for command in groups.pop().commands.values():
+            own = {name for each in command.params for name in each.opts}
+            command.params += [each for each in settings if own.isdisjoint(each.opts)]
+            if hasattr(command, "commands"):
+                groups.append(command)
 
 
 def _report_failure(text: str, before: Sequence[str], command: Sequence[str], notes: Sequence[str] = ()) -> None:
@@ -344,7 +346,7 @@ def _log_format(before: Sequence[str]) -> str | None:
 
     `auto` counts as text: unless the user chose a format, an error is for the person who has just started the server.
     """
-    given = flags.last_value(before, flags.of(_LOG_FORMAT)) or os.environ.get(settings.variable(_LOG_FORMAT))
+    given = flags.last_value(before, flags.name_of(_LOG_FORMAT)) or os.environ.get(settings.variable(_LOG_FORMAT))
     if given is not None:
         return given
     file = flags.last_value(before, "--config")

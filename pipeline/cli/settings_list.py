@@ -22,6 +22,6 @@ def settings(context: typer.Context) -> int:
     shown = context.make_formatter()
     for heading, names in template.groups().items():
         with shown.section(heading):
-            shown.write_dl([(flags.of(name), flags.help_of(name)) for name in names])
+            shown.write_dl([(flags.name_of(name), flags.help_of(name)) for name in names])
     say(*_HEAD.splitlines(), *shown.getvalue().rstrip().splitlines())
     return 0

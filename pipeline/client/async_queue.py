@@ -58,7 +58,7 @@ class AsyncQueue:
         if self._task is None and not held.stopping:
             self._sigterm = SigtermHandler(self._pump.stop) if self._on_sigterm else None
             self._task = asyncio.create_task(self._pump.run())
-        item = None if held.stopping else held.take()
+        item = None if held.stopping else held.take_item()
         if item is None:
             item = await self._next()
         elif held.is_low:
@@ -93,7 +93,7 @@ class AsyncQueue:
         try:
             while not (held.stopping or self._pump.has_ended):
                 self._news.clear()
-                if (item := held.take()) is not None:
+                if (item := held.take_item()) is not None:
                     return item
                 left = None if until is None else until - time.monotonic()
                 if left is not None and left <= 0 and held.nothing_left:

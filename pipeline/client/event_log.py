@@ -123,12 +123,12 @@ class EventLog:
         while True:
             try:
                 with self._reader(wanted) as reader:
-                    place.seen = time.monotonic() if place.seen is None else place.seen
+                    place.last_event_at = time.monotonic() if place.last_event_at is None else place.last_event_at
                     delay = _FIRST_DELAY
                     yield from _follow(reader, place)
                     return
             except DatabaseUnavailableError as error:
-                if place.seen is None:
+                if place.last_event_at is None:
                     raise
                 logger.warning("%s; trying again", error, extra={"action": "client.lost"})
             time.sleep(delay)
@@ -159,17 +159,19 @@ class EventLog:
 class _ReadingState:
     """The position and the waiting time of one call of `follow`.
 
-    `seen`: the time, by time.monotonic, of the last event, or of the first connection before that.
+    `last_event_at`: the time, by time.monotonic, of the last event, or of the first connection before that.
     """
 
     position: int | None
     wait: float | None
-    seen: float | None = None
+    last_event_at: float | None = None
 
     @property
-    def left(self) -> float | None:
-        """Return the seconds that remain to wait for an event; None: without end."""
-        return None if self.wait is None or self.seen is None else max(0.0, self.seen + self.wait - time.monotonic())
+    def remaining(self) -> float | None:
+        """The seconds that remain to wait for an event; None: without end."""
+        if self.wait is None or self.last_event_at is None:
+            return None
+        return max(0.0, self.last_event_at + self.wait - time.monotonic())
 
 
 def _follow(reader: _LogReader, place: _ReadingState) -> Iterator[Event]:
@@ -182,12 +184,12 @@ def _follow(reader: _LogReader, place: _ReadingState) -> Iterator[Event]:
         for event in page.entries:
             place.position = event.seq
             yield event
-            place.seen = time.monotonic()
+            place.last_event_at = time.monotonic()
         place.position = page.upto
-        if page.at_head and place.left == 0:
+        if page.at_head and place.remaining == 0:
             return
         if page.at_head:
-            reader.wait(place.left)
+            reader.wait(place.remaining)
 
 
 class _LogReader:

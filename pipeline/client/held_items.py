@@ -102,7 +102,7 @@ class HeldItems:
         self._has_taken = True
         self._refill_at = 0
 
-    def take(self) -> Item | None:
+    def take_item(self) -> Item | None:
         """Return the next item for the program; None if none is held."""
         now = time.monotonic()
         if self._handed_at is not None:

@@ -81,7 +81,7 @@ class Queue:
         held = self._held
         if not self._is_started:
             self._start()
-        item = None if held.stopping else held.take()
+        item = None if held.stopping else held.take_item()
         if item is None:
             item = self._next()
         elif held.is_low:
@@ -122,7 +122,7 @@ class Queue:
             self._pump.wake()
             try:
                 while not (held.stopping or self._pump.has_ended):
-                    if (item := held.take()) is not None:
+                    if (item := held.take_item()) is not None:
                         return item
                     left = None if until is None else until - time.monotonic()
                     if left is not None and left <= 0 and held.nothing_left:

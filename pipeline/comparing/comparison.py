@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import log_state, source_rows
-from pipeline.comparing.compared import ComparableTable
+from pipeline.comparing.compared_table import ComparableTable
 from pipeline.comparing.log_state import Key, LogState
 from pipeline.comparing.source_rows import SourceRows
 from pipeline.errors import DatabaseUnavailableError
@@ -79,7 +79,7 @@ class ContentComparison:
             for at in range(0, len(parts), PARTS_PER_LOOK):
                 if self._stopping():
                     return
-                yield self._look(state, dict(parts[at : at + PARTS_PER_LOOK]), len(parts)), state
+                yield self._compare_parts(state, dict(parts[at : at + PARTS_PER_LOOK]), len(parts)), state
 
     def _wait_for_commits(self, state: LogState) -> None:
         """Wait until new snapshots at the source contain every transaction that the log's state has.
@@ -96,19 +96,21 @@ class ContentComparison:
                 )
             time.sleep(_POLL)
 
-    def _look(self, state: LogState, parts: dict[int, source_rows.Bounds], parts_of_table: int) -> ComparedParts:
+    def _compare_parts(
+        self, state: LogState, parts: dict[int, source_rows.Bounds], parts_of_table: int
+    ) -> ComparedParts:
         lsn = source_rows.mark(self._source)
-        there = {part: self.rows.sum(bounds) for part, bounds in parts.items()}
+        summed = {part: self.rows.sum(bounds) for part, bounds in parts.items()}
         self.wait_for_log()
         state.read_on()
-        logged = state.sums({part: snapshot for part, (snapshot, _) in there.items()})
+        logged = state.sums({part: snapshot for part, (snapshot, _) in summed.items()})
         keys = [
             key
-            for part, (_, found) in there.items()
+            for part, (_, found) in summed.items()
             if found != logged[part] and not self._stopping()
             for key in self._differing(state, part, parts[part])
         ]
-        return ComparedParts(sum(found.rows for _, found in there.values()), len(parts), parts_of_table, lsn, keys)
+        return ComparedParts(sum(found.rows for _, found in summed.values()), len(parts), parts_of_table, lsn, keys)
 
     def _differing(self, state: LogState, part: int, bounds: source_rows.Bounds) -> Iterator[Key]:
         """Yield the keys of rows of a part that only one side has, or that have different checksums."""

@@ -55,45 +55,45 @@ def confirm(comparison: ContentComparison, state: LogState, keys: Sequence[Key])
     distinct = list(dict.fromkeys(keys))
     for at in range(0, len(distinct), KEYS_PER_LOOK):
         some = distinct[at : at + KEYS_PER_LOOK]
-        snapshot, there = comparison.rows.by_key(some)
+        snapshot, at_source = comparison.rows.by_key(some)
         comparison.wait_for_log()
         state.read_on()
         logged = state.newest(some, snapshot)
         found = ConfirmedDifferences()
         for key in some:
-            _compare(comparison.table.columns, key, there.get(key), logged.get(key), found)
+            _compare(comparison.table.columns, key, at_source.get(key), logged.get(key), found)
         yield found
 
 
 def _compare(
     columns: Sequence[PublishedColumn],
     key: Key,
-    there: Sequence[str | None] | None,
+    at_source: Sequence[str | None] | None,
     logged: EventRow | None,
     found: ConfirmedDifferences,
 ) -> None:
     if logged is not None and logged.parked:
         found.unknown += 1
-    elif there is None or logged is None:
-        if there is not None:
+    elif at_source is None or logged is None:
+        if at_source is not None:
             found.differences.append(DifferingRow(key, "not in the log"))
         elif logged is not None:
             found.differences.append(DifferingRow(key, "not in the source", (), str(logged.events), logged.seq))
     else:
         unknown = [
             column.name in logged.left_out or (older and source is not None)
-            for column, source, older in zip(columns, there, logged.older, strict=True)
+            for column, source, older in zip(columns, at_source, logged.older, strict=True)
         ]
         found.unknown += any(unknown)
-        if differing := list(_values(columns, there, logged, unknown)):
+        if differing := list(_values(columns, at_source, logged, unknown)):
             found.differences.append(DifferingRow(key, "differs", differing, str(logged.events), logged.seq))
 
 
 def _values(
-    columns: Iterable[PublishedColumn], there: Sequence[str | None], logged: EventRow, unknown: Sequence[bool]
+    columns: Iterable[PublishedColumn], at_source: Sequence[str | None], logged: EventRow, unknown: Sequence[bool]
 ) -> Iterator[ValueDifference]:
     for place, column in enumerate(columns):
-        source, log = there[place], logged.texts[place]
+        source, log = at_source[place], logged.texts[place]
         absent = not logged.written[place] and not logged.older[place]
         if not unknown[place] and (source != log or absent):
             yield ValueDifference(column.name, source, log, absent=absent)

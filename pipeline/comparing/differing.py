@@ -8,8 +8,8 @@ from dataclasses import replace
 import psycopg
 
 from pipeline.capture.source.sources import ReplicationSource
-from pipeline.comparing import compared, partition_bounds
-from pipeline.comparing.compared import ComparableTable
+from pipeline.comparing import compared_table, partition_bounds
+from pipeline.comparing.compared_table import ComparableTable
 from pipeline.comparing.comparison import ContentComparison
 from pipeline.comparing.partition_bounds import Line
 from pipeline.postgres import reading_session
@@ -36,7 +36,7 @@ def keys(
     truncated during the comparison, and DatabaseUnavailableError if the log stands still.
     """
     with reading_session.transaction(source, SNAPSHOT):
-        table = compared.read(source, pipeline, stored, table_oid)
+        table = compared_table.read(source, pipeline, stored, table_oid)
     table = table if bounds is None else replace(table, within=partition_bounds.parts(bounds, table.key))
     try:
         yield from _keys(source, pipeline, stored, table, stopping)

@@ -16,7 +16,7 @@ from psycopg import sql
 from pipeline.capture.schema_history.versions import PublishedColumn
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import partition_bounds, row_text
-from pipeline.comparing.compared import ComparableTable
+from pipeline.comparing.compared_table import ComparableTable
 from pipeline.errors import NotComparableError
 from pipeline.log import planner_statistics, tables
 from pipeline.log.table import DEFAULT, EventsTable
@@ -226,7 +226,7 @@ class LogState:
         query = sql.SQL(
             "{seen} select part, count(*), coalesce(sum(checksum), 0), bool_and(checksum is not null)"
             " from there group by part"
-        ).format(seen=self._seen(snapshots))
+        ).format(seen=self._seen_rows(snapshots))
         found = {
             part: PartChecksum(rows, int(checksum), known)
             for part, rows, checksum, known in self._connection.execute(query)
@@ -236,7 +236,7 @@ class LogState:
     def rows(self, part: int, snapshot: str) -> dict[Key, RowChecksum]:
         """Return the rows of one part by key, as of a snapshot. Call `read_on` first, as for `sums`."""
         query = sql.SQL("{seen} select key, record_pk, checksum, source, seq from there").format(
-            seen=self._seen({part: snapshot})
+            seen=self._seen_rows({part: snapshot})
         )
         return {
             self._key(key, pk): RowChecksum(checksum, self._written[number], seq)
@@ -284,7 +284,7 @@ class LogState:
             row[place] = text.encode()
         return self._encoder.key_of(row).decode()
 
-    def _seen(self, snapshots: Mapping[int, str]) -> sql.Composable:
+    def _seen_rows(self, snapshots: Mapping[int, str]) -> sql.Composable:
         return sql.SQL(statement("comparing", "seen_rows")).format(
             parts=sql.Literal(list(snapshots)),
             snapshots=sql.Literal(list(snapshots.values())),

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
-from pipeline.comparing import compared, partition_bounds, row_text
-from pipeline.comparing.compared import ComparableTable
+from pipeline.comparing import compared_table, partition_bounds, row_text
+from pipeline.comparing.compared_table import ComparableTable
 from pipeline.comparing.log_state import Key, PartChecksum
 from pipeline.errors import NotComparableError
 from pipeline.postgres import connections, key_comparison, queries, reading_session
@@ -44,7 +44,7 @@ class SourceRows:
         """Raises NotComparableError if comparing its keys may run code of an owner."""
         self._source, self._table = source, table
         with reading_session.transaction(source, SNAPSHOT):
-            self._key = compared.comparison(source, table)
+            self._key = compared_table.comparison(source, table)
         self._rows = sql.SQL("({}) as t").format(table.rows)
         self._checksum = row_text.checksum(row_text.source_row(table.columns))
 
@@ -135,7 +135,7 @@ class SourceRows:
 
         Neither changes the table itself, so the check of its shape does not find them.
         """
-        if compared.comparison(self._source, self._table) != self._key:
+        if compared_table.comparison(self._source, self._table) != self._key:
             raise TableAlteredError(_ALTERED)
 
     def _where(self, bounds: Bounds) -> sql.Composable:

@@ -27,7 +27,7 @@ def shown(console: Console) -> Iterator[Show]:
         yield _plain(console)
         return
     with Live(console=console, auto_refresh=False, transient=False) as live:
-        yield lambda now, passed, seconds, said: live.update(_picture(now, passed, seconds, said), refresh=True)
+        yield lambda now, passed, seconds, headline: live.update(_picture(now, passed, seconds, headline), refresh=True)
 
 
 def has_arrived(now: WatchState) -> bool:
@@ -39,23 +39,24 @@ def has_arrived(now: WatchState) -> bool:
 
 
 def _same(each: WatchedDatabase, source: WatchedDatabase) -> bool:
-    expected = {of.table: of for of in source.tables}
-    pairs = [(of, expected.get(of.table)) for of in each.tables]
-    return all(there is not None and of.rows == there.rows for of, there in pairs)
+    at_source = {table.table: table for table in source.tables}
+    pairs = [(table, at_source.get(table.table)) for table in each.tables]
+    return all(expected is not None and table.rows == expected.rows for table, expected in pairs)
 
 
 def _plain(console: Console) -> Show:
     due, before = 0.0, ""
 
-    def show(now: WatchState, passed: float, seconds: float, said: str) -> None:
+    def show(now: WatchState, passed: float, seconds: float, headline: str) -> None:
         nonlocal due, before
-        if passed < due and said == before:
+        if passed < due and headline == before:
             return
-        due, before = passed + _PLAIN_EVERY, said
+        due, before = passed + _PLAIN_EVERY, headline
         states = "  ".join(
-            f"{each.name} {sum(of.rows or 0 for of in each.tables):,} rows{_state(each)}" for each in now.databases
+            f"{each.name} {sum(table.rows or 0 for table in each.tables):,} rows{_state(each)}"
+            for each in now.databases
         )
-        console.print(f"{passed:5.1f} s  {said}:  {states or now.reason}")
+        console.print(f"{passed:5.1f} s  {headline}:  {states or now.reason}")
 
     return show
 
@@ -66,9 +67,9 @@ def _state(each: WatchedDatabase) -> str:
     return f" ({each.state})"
 
 
-def _picture(now: WatchState, passed: float, seconds: float, said: str) -> Panel:
-    headline = Text.assemble(f"{min(passed, seconds):.0f} of {seconds:.0f} s   ", (said, "bold"))
-    body = Group(headline, Text(), _states(now), Text(), _rows(now))
+def _picture(now: WatchState, passed: float, seconds: float, headline: str) -> Panel:
+    line = Text.assemble(f"{min(passed, seconds):.0f} of {seconds:.0f} s   ", (headline, "bold"))
+    body = Group(line, Text(), _states(now), Text(), _rows(now))
     title = Text.assemble(("a tea shop", "bold"), "  →  WAL  →  sequin_events  →  ", ("followers", "bold"))
     return Panel(body, title=title, border_style="cyan", width=100)
 

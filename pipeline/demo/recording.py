@@ -70,13 +70,13 @@ class RecordingSession:
         query = SQL("insert into shop.{} ({}) values ({}) returning *").format(
             Identifier(table), SQL(", ").join(map(Identifier, values)), SQL(", ").join(map(Placeholder, values))
         )
-        (row,) = self._run(query, values)
-        self._note(table, "insert", row)
+        (row,) = self._query(query, values)
+        self._record(table, "insert", row)
         return row
 
     def fill(self, table: str, query: LiteralString, **values: Any) -> int:
         """Insert many rows before the server starts, keep them as `before` of the record, and return their number."""
-        rows = self._run(SQL(query), values)
+        rows = self._query(SQL(query), values)
         for row in rows:
             self.record.before[f"shop.{table}", _key(table, row)] = row
         return len(rows)
@@ -86,27 +86,29 @@ class RecordingSession:
         query = SQL("update shop.{} set {}, version = version + 1 where {} returning old.*, new.*").format(
             Identifier(table), SQL(assignments), SQL(where)
         )
-        rows = self._run(query, values, versions=2)
+        rows = self._query(query, values, versions=2)
         for old, new in zip(rows[::2], rows[1::2], strict=True):
             changed = {column: old[column] for column in old if old[column] != new[column]}
-            self._note(table, "update", new, changed if table in FULL else None)
+            self._record(table, "update", new, changed if table in FULL else None)
         return rows[1::2]
 
     def delete(self, table: str, where: LiteralString, **values: Any) -> list[Values]:
         """Delete rows; returns them in the order in which they were deleted."""
-        rows = self._run(SQL("delete from shop.{} where {} returning *").format(Identifier(table), SQL(where)), values)
+        rows = self._query(
+            SQL("delete from shop.{} where {} returning *").format(Identifier(table), SQL(where)), values
+        )
         for row in rows:
-            self._note(table, "delete", row if table in FULL else {column: row[column] for column in KEYS[table]})
+            self._record(table, "delete", row if table in FULL else {column: row[column] for column in KEYS[table]})
         return rows
 
     def column(self, query: LiteralString, **values: Any) -> list[Any]:
         """Return the first column of a read-only query."""
         return [row[0] for row in self._connection.execute(query, values).fetchall()]
 
-    def _run(self, query: Composed | SQL, values: dict[str, Any], versions: int = 1) -> list[Values]:
+    def _query(self, query: Composed | SQL, values: dict[str, Any], versions: int = 1) -> list[Values]:
         return list(_texts(self._connection.execute(query, values), versions))
 
-    def _note(self, table: str, action: str, row: Values, old: Values | None = None) -> None:
+    def _record(self, table: str, action: str, row: Values, old: Values | None = None) -> None:
         self._changes.append(RowChange(f"shop.{table}", action, _key(table, row), row, old))
 
 

@@ -15,9 +15,9 @@ from rich.console import Console
 
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.demo import followed, follower_clusters, reader, roles, screen, shop, stage, visitors
+from pipeline.demo import demo_followers, follower_clusters, reader, roles, screen, shop, stage, visitors
 from pipeline.demo.closing import DemoResult, report, short
-from pipeline.demo.followed import FollowedShow
+from pipeline.demo.demo_followers import FollowedShow
 from pipeline.demo.reader import DemoReader
 from pipeline.demo.recording import RecordingSession
 from pipeline.demo.screen import ScreenState
@@ -53,7 +53,7 @@ def run(seconds: float, data_dir: Path, followers: int = 0) -> int:
     try:
         console.print(f"starting a Postgres and the server in {short(folder)}")
         with stage.alone(folder), stage.postgres(console, config) as (server, resolved):
-            follower_clusters.forget(resolved, followed.folder(resolved))
+            follower_clusters.forget(resolved, demo_followers.folder(resolved))
             shop.create(server.dsn(databases.SOURCE))
             filler = RecordingSession(roles.writing(resolved), "demo filler")
             shop.fill(filler)
@@ -147,11 +147,11 @@ class _Show:
             self._require_health(clerks)
             self._to_lsn = reader.mark(self._source, self._ended)
             deadline = time.monotonic() + ARRIVAL_TIMEOUT
-            while not (there := self._follower.wait_for(self._ended, _FRAME)) and time.monotonic() < deadline:
+            while not (arrived := self._follower.wait_for(self._ended, _FRAME)) and time.monotonic() < deadline:
                 show(self._snapshot(sessions, start, seconds, "waiting for the last commit"))
                 self._require_health(clerks)
             self._asked = 0.0
-            show(self._snapshot(sessions, start, seconds, "closed; every change has arrived" if there else "closed"))
+            show(self._snapshot(sessions, start, seconds, "closed; every change has arrived" if arrived else "closed"))
         return sessions
 
     def _require_health(self, clerks: list[ShopClerk]) -> None:

@@ -167,8 +167,10 @@ def _not_as_read(
         yield f"{table} {', '.join(key)} existed before the server, and the log does not have it"
 
 
-def _inconsistent_rows(events: Iterable[ReceivedEvent], there: Iterable[tuple[str, tuple[str, ...]]]) -> Iterator[str]:
-    versions = dict.fromkeys(there, 1)
+def _inconsistent_rows(
+    events: Iterable[ReceivedEvent], existing: Iterable[tuple[str, tuple[str, ...]]]
+) -> Iterator[str]:
+    versions = dict.fromkeys(existing, 1)
     for event in events:
         change = event.change
         if change.action == "read":

@@ -67,7 +67,7 @@ class KeptProcess:
     def __init__(self) -> None:
         self._waiting: _ScriptProcess | None = None
 
-    def take(self, script: SparkScript) -> _ScriptProcess | None:
+    def reuse(self, script: SparkScript) -> _ScriptProcess | None:
         """Return the waiting process if it can do this run; otherwise end it.
 
         Raises ExportFailedError if the log of the run cannot be written; then the process continues to wait.
@@ -102,7 +102,7 @@ def run(
     When this returns, no process of the script is left except one that `kept` has. Raises
     ExportFailedError with the reason, ExportStoppedError once `stopped` returns True.
     """
-    if kept is not None and (process := kept.take(script)) is not None:
+    if kept is not None and (process := kept.reuse(script)) is not None:
         found = _run_in(process, script, on_event, stopped, kept)
         if found or process.returncode:
             return _checked(process, found, script)

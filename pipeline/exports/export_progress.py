@@ -34,7 +34,7 @@ class ScriptProgress:
         self._began: float | None = None
         self._folding = False
 
-    def take(self, event: ScriptEvent) -> None:
+    def add_event(self, event: ScriptEvent) -> None:
         """Take the next event; unknown kinds are shown as they are."""
         known = getattr(self, f"_on_{event['event']}", None)
         if known:
@@ -129,7 +129,7 @@ def shown() -> Iterator[OnEvent]:
         task = bar.add_task(progress.doing, total=1.0, pace="")
 
         def tell(event: ScriptEvent) -> None:
-            progress.take(event)
+            progress.add_event(event)
             if event["event"] in ("begins", "set_aside"):
                 console.print(progress.headline)
             pace = f"{drawing.count(progress.rows, 'row')}, {progress.rate:,.0f} rows/s" if progress.rows else ""
@@ -167,7 +167,7 @@ def _plain(console: EscapedConsole, progress: ScriptProgress) -> OnEvent:
 
     def tell(event: ScriptEvent) -> None:
         nonlocal due, before
-        progress.take(event)
+        progress.add_event(event)
         if event["event"] == "begins":
             console.print(progress.headline)
         elif event["event"] not in ("progress", "done", "failed") or time.monotonic() >= due:

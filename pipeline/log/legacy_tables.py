@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 
 from pipeline.errors import SchemaError
-from pipeline.log.table_shape import ADDED, FENCE, KINDS, ExistingRelation, look, refuse_unfit
+from pipeline.log.table_shape import ADDED, FENCE, KINDS, ExistingRelation, describe_relation, refuse_unfit
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection, one_line
 from pipeline.postgres.queries import statement
@@ -36,7 +36,7 @@ def migrate(connection: Connection, table: EventsTable) -> bool:
 
     Raises SchemaError when it is not an events table, when it has another owner, and when sessions hold it too long.
     """
-    found = look(connection, table)
+    found = describe_relation(connection, table)
     if found is None:
         return False
     refuse_unfit(found, table)
@@ -98,7 +98,7 @@ def _warn_of_writers(connection: Connection, table: EventsTable) -> None:
 
 def _change(connection: Connection, table: EventsTable) -> None:
     connection.execute(sql.SQL("lock table {} in access exclusive mode").format(table.identifier))
-    found = look(connection, table)
+    found = describe_relation(connection, table)
     if found is None or found.is_current:
         return
     refuse_unfit(found, table)

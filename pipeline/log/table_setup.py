@@ -34,7 +34,7 @@ def ensure(connection: Connection, table: EventsTable) -> None:
         with connection.transaction():
             _wait_for_migrations(connection, table)
             _create(connection, table)
-    found = table_shape.look(connection, table)
+    found = table_shape.describe_relation(connection, table)
     if found is not None:
         add_default_partition(connection, table, found)
     if found is not None and connection.info.transaction_status == TransactionStatus.IDLE:
@@ -45,7 +45,7 @@ def _is_current(connection: Connection, table: EventsTable) -> bool:
     """True if the table needs no migration. Takes no lock: a frozen server that has locked the table must not block
     others.
     """
-    found = table_shape.look(connection, table)
+    found = table_shape.describe_relation(connection, table)
     if found is None:
         return False
     table_shape.refuse_unfit(found, table)
@@ -65,7 +65,7 @@ def _wait_for_migrations(connection: Connection, table: EventsTable) -> None:
 
 
 def _create(connection: Connection, table: EventsTable) -> None:
-    if table_shape.look(connection, table) is not None:
+    if table_shape.describe_relation(connection, table) is not None:
         legacy_tables.migrate(connection, table)
         return
     names: dict[str, sql.Composable] = {
@@ -91,7 +91,7 @@ def _default_is_lacking(found: ExistingRelation) -> bool:
 
 def _attach_default(connection: Connection, table: EventsTable) -> None:
     connection.execute(sql.SQL("lock table {} in share update exclusive mode").format(table.identifier))
-    found = table_shape.look(connection, table)
+    found = table_shape.describe_relation(connection, table)
     if found is None or not _default_is_lacking(found):
         return
     names = {"table": table.identifier, "partition": sql.Identifier(table.schema, _default_name(connection, table))}

@@ -97,7 +97,7 @@ class ExistingRelation:
         return not self.lacks and self.has_sequence
 
 
-def look(connection: Connection, table: EventsTable) -> ExistingRelation | None:
+def describe_relation(connection: Connection, table: EventsTable) -> ExistingRelation | None:
     """Return the relation with this name; None if there is none. Changes nothing, locks nothing."""
     values = {"table": table.identifier.as_string(connection), "fence": FENCE}
     found = queries.one(connection, ExistingRelation, statement("log", "describe_table"), values)

@@ -14,7 +14,7 @@ from pipeline.api import problems
 from pipeline.api.models import Ready
 from pipeline.config.settings import Config
 from pipeline.operate import metrics, readiness, status
-from pipeline.process.shared_look import SharedLook
+from pipeline.process.shared_check import SharedCheck
 
 READY_SECONDS = 1.0
 """Seconds for which all requests get the same answer of `/readyz`, because each check opens sessions."""
@@ -22,7 +22,7 @@ READY_SECONDS = 1.0
 
 def router(config: Config, server: str) -> APIRouter:
     """Routes of health, readiness and metrics. `server`: this server's name, unique in a pipeline database."""
-    looks, routes = _looks(config, server), APIRouter(tags=["health"])
+    checks, routes = _shared_checks(config, server), APIRouter(tags=["health"])
 
     @routes.get("/healthz", response_class=PlainTextResponse, summary="Alive")
     async def healthz() -> str:
@@ -44,7 +44,7 @@ def router(config: Config, server: str) -> APIRouter:
         With `role`, only this role is checked, on whichever server runs it; `api` is ready even on a server that stands
         by. The answer may be a second old.
         """
-        found = await looks[role].result()
+        found = await checks[role].result()
         return JSONResponse({"ready": not found.reasons, **vars(found)}, status_code=503 if found.reasons else 200)
 
     @routes.get(
@@ -55,14 +55,16 @@ def router(config: Config, server: str) -> APIRouter:
     )
     def all_metrics() -> Response:
         """The metrics, computed from the databases for each request; 503 if the pipeline database does not answer."""
-        now = status.collect(config, 2.2 * readiness.LOOK_SECONDS)  # includes reading the source
+        now = status.collect(config, 2.2 * readiness.CHECK_SECONDS)  # includes reading the source
         reasons = [*readiness.elsewhere(now.roles, server), *now.reasons]
         return Response(metrics.render(replace(now, reasons=reasons)), media_type=CONTENT_TYPE_LATEST)
 
     return routes
 
 
-def _looks(config: Config, server: str) -> dict[readiness.Role | None, SharedLook[readiness.ReadinessReport]]:
+def _shared_checks(config: Config, server: str) -> dict[readiness.Role | None, SharedCheck[readiness.ReadinessReport]]:
     """Return a shared check of this server (None) and of each role."""
     roles: tuple[readiness.Role | None, ...] = (None, *get_args(readiness.Role))
-    return {role: SharedLook(partial(readiness.look, config, server, role), READY_SECONDS) for role in roles}
+    return {
+        role: SharedCheck(partial(readiness.check_readiness, config, server, role), READY_SECONDS) for role in roles
+    }

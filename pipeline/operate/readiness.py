@@ -19,7 +19,7 @@ from pipeline.postgres import connections, role_locks
 from pipeline.postgres.role_locks import RoleState
 
 Role = Literal["snapshot", "replication", "shuffle", "schedule", "followers", "api"]
-LOOK_SECONDS = 2.0
+CHECK_SECONDS = 2.0
 """Seconds that a database has to accept a connection, and then again to answer a query."""
 
 
@@ -36,12 +36,12 @@ class ReadinessReport:
     schedules: list[str] = field(default_factory=list)
 
 
-def look(config: Config, server: str, role: Role | None = None) -> ReadinessReport:
+def check_readiness(config: Config, server: str, role: Role | None = None) -> ReadinessReport:
     """Judge if this server is ready, or the given role on whichever server runs it.
 
     The api role is ready if it can read the log, also on a server that stands by.
     """
-    asks = connections.answering(config.database, "pipeline database", LOOK_SECONDS, name="pipeline readiness")
+    asks = connections.answering(config.database, "pipeline database", CHECK_SECONDS, name="pipeline readiness")
     try:
         with asks as connection:
             held = list(role_locks.states(connection).values())
@@ -73,5 +73,5 @@ def elsewhere(held: Sequence[RoleState], server: str) -> list[str]:
 
 
 def _silent_source(config: Config) -> list[str]:
-    with connections.answering(config.source, "source", LOOK_SECONDS, name="pipeline readiness"):
+    with connections.answering(config.source, "source", CHECK_SECONDS, name="pipeline readiness"):
         return []

@@ -9,14 +9,14 @@ from pipeline.postgres import connections
 from pipeline.snapshots import reading_rights
 
 _PROGRAM = "pipeline roles"
-_LOOK_SECONDS = 10.0
+_CHECK_SECONDS = 10.0
 """Seconds that the source has to answer."""
 
 
 def read(config: Config) -> list[str]:
     """Read the warnings, each in one line with its remedy. If the reading role cannot log in, return the reason."""
     with (
-        connections.answering(config.source, "source", _LOOK_SECONDS, name=_PROGRAM) as source,
+        connections.answering(config.source, "source", _CHECK_SECONDS, name=_PROGRAM) as source,
         connections.connect(config.database, "pipeline database", name=_PROGRAM) as pipeline,
     ):
         try:

@@ -137,7 +137,7 @@ def collect(config: Config, patience: float = 60.0) -> PipelineStatus:
     with connections.answering(
         config.database, "pipeline database", patience, name="pipeline status", for_command=True
     ) as connection:
-        now, look, moved = _read(config, connection)
+        now, reading, moved = _read(config, connection)
         if not now.revision:
             return now
         found = replace(
@@ -158,7 +158,7 @@ def collect(config: Config, patience: float = 60.0) -> PipelineStatus:
                 adoption=adoption.read(connection, stored.id),
                 verification=verifications.last(connection, stored),
             )
-        return _explained(config, connection, found, look, moved)
+        return _explained(config, connection, found, reading, moved)
 
 
 def _exports(config: Config, connection: Connection, now: PipelineStatus) -> ExportStatus:
@@ -172,15 +172,15 @@ def _explained(
     config: Config,
     connection: Connection,
     now: PipelineStatus,
-    look: SourceReading | PipelineError,
+    reading: SourceReading | PipelineError,
     moved: StoredPositions | None,
 ) -> PipelineStatus:
     """The status with its lag by stage and its causes; `lag_seconds` is the lag of the last stage, if known."""
     if now.source_id is None:
         return now
-    if isinstance(look, PipelineError):
-        return replace(now, lag=LagReport([LagLimit("source", str(look))]))
-    lag = stages.measure(config, connection, look, moved, now.reasons, now.exports)
+    if isinstance(reading, PipelineError):
+        return replace(now, lag=LagReport([LagLimit("source", str(reading))]))
+    lag = stages.measure(config, connection, reading, moved, now.reasons, now.exports)
     shuffled = lag.stage("shuffled")
     late = shuffled.behind_seconds if shuffled else None
     # 0 stays 0: a server counts as caught up although a few changes are still on their way.
@@ -205,11 +205,11 @@ def _read(
         return PipelineStatus(reasons=[str(problem)]), problem, None
     stored = sources.find(connection, config.source_id)
     known = session_store.recent(connection)
-    look: SourceReading | PipelineError
+    reading: SourceReading | PipelineError
     try:
-        look = facts.look(config, connection, stored, known)
+        reading = facts.read_source(config, connection, stored, known)
     except PipelineError as error:
-        look = error
+        reading = error
     held = list(role_locks.states(connection).values())
     progress, moved = _progress(connection, stored.id) if stored else (PipelineProgress(), None)
     now = PipelineStatus(
@@ -224,34 +224,34 @@ def _read(
         gaps=captured_tables.read_gaps(connection, stored.id) if stored else [],
         catchup=plan_reader.read_plan(connection, stored.id) if stored else [],
         sessions=status.report(
-            config, known, look.sessions if isinstance(look, SourceReading) else None, datetime.now(UTC)
+            config, known, reading.sessions if isinstance(reading, SourceReading) else None, datetime.now(UTC)
         ),
         reasons=why_not(config, connection, held),
     )
-    return _with_source(now, look, moved), look, moved
+    return _with_source(now, reading, moved), reading, moved
 
 
 def _with_source(
-    now: PipelineStatus, look: SourceReading | PipelineError, moved: StoredPositions | None
+    now: PipelineStatus, reading: SourceReading | PipelineError, moved: StoredPositions | None
 ) -> PipelineStatus:
     """The status with the source's report and the lag behind it; or with the reason why the source does not answer."""
     running = not role_reasons(now.roles)
-    if isinstance(look, PipelineError):
+    if isinstance(reading, PipelineError):
         seconds = _lag_seconds(now.progress, None, running=running)
-        return replace(now, lag_seconds=seconds, reasons=[*now.reasons, str(look)])
-    at = look.at
+        return replace(now, lag_seconds=seconds, reasons=[*now.reasons, str(reading)])
+    at = reading.at
     lag = max(0, at.written - stages.positions(at, moved)["shuffled"]) if moved else None
     return replace(
         now,
         source_lsn=at.written,
         confirmed_lsn=at.confirmed,
         retained_bytes=None if at.restart is None else at.written - at.restart,
-        not_captured=look.not_captured,
-        slots=look.slots,
-        slot_marked=look.marked,
+        not_captured=reading.not_captured,
+        slots=reading.slots,
+        slot_marked=reading.marked,
         lag_bytes=lag,
         lag_seconds=_lag_seconds(now.progress, lag, running=running),
-        reasons=[*now.reasons, *([f"replication: {look.narrowed}; {ADOPT}"] if look.narrowed else [])],
+        reasons=[*now.reasons, *([f"replication: {reading.narrowed}; {ADOPT}"] if reading.narrowed else [])],
     )
 
 

@@ -59,7 +59,7 @@ class ChildErrors:
         self._thread.start()
         yield
 
-    def take(self) -> None:
+    def redirect_stderr(self) -> None:
         """Call this in a child: its standard error goes to the pipe from now on."""
         self._taken = True  # a forked child leaves the block of its parent by SystemExit, with its own status
         os.dup2(self._write, 2)

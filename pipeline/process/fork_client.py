@@ -33,7 +33,7 @@ class ForkServer(ChildProcess):
         self._run = run
         self._errors = errors
         self._later = program(command, errors)
-        self._forks = _Forks(self.look)
+        self._forks = _Forks(self.read_ended)
 
     def __enter__(self) -> ForkServer:
         """Start the fork server, while this process has no threads and no connections; it logs nothing yet."""
@@ -53,7 +53,7 @@ class ForkServer(ChildProcess):
                 self._line.close()
             take_as_standard_input(line.detach())
             if self._errors is not None:
-                self._errors.take()
+                self._errors.redirect_stderr()
             be_as_program()
             sys.exit(self._run())
         return _Own(pid)
@@ -73,7 +73,7 @@ class ForkServer(ChildProcess):
             process.kill()
         return forked
 
-    def look(self) -> None:
+    def read_ended(self) -> None:
         """Read which processes have ended."""
         lives = self.lives
         self._listen()
@@ -96,7 +96,7 @@ class SiblingProcesses:
         line.setblocking(False)
         self._line = line
         self._gone = False
-        self._forks = _Forks(self._look)
+        self._forks = _Forks(self._read_ended)
 
     def fork(self, name: str, line: socket.socket) -> ProcessHandle | None:
         """Fork as ForkServer.fork does. If the fork server has ended, the supervisor will end this process, too.
@@ -106,12 +106,12 @@ class SiblingProcesses:
         if self._gone:
             return None
         forked = self._forks.ask(self._line, name, line, lambda: not self._gone)
-        self._look()
+        self._read_ended()
         if forked is None and not self._gone:  # a late answer would be mistaken for the answer to the next request
             raise DatabaseUnavailableError(f"no process for {name}: the fork server does not answer")
         return forked
 
-    def _look(self) -> None:
+    def _read_ended(self) -> None:
         try:
             while received := self._line.recv(1024):
                 self._forks.receive(received)
@@ -126,9 +126,9 @@ class SiblingProcesses:
 class _Forks:
     """The processes requested over one socket to the fork server."""
 
-    def __init__(self, look: Callable[[], None]) -> None:
-        """`look` reads what the fork server has sent, and calls `receive` with it."""
-        self._look = look
+    def __init__(self, read_ended: Callable[[], None]) -> None:
+        """`read_ended` reads what the fork server has sent, and calls `receive` with it."""
+        self._read_ended = read_ended
         self._living: dict[int, ForkedProcess] = {}
         self._answer: ForkedProcess | None = None
         self._unfinished = b""
@@ -143,7 +143,7 @@ class _Forks:
             socket.send_fds(line, [name.encode() + b"\n"], [standard_input.fileno()])
             while self._answer is None and lives() and time.monotonic() < give_up:
                 select.select([line], [], [], POLL)
-                self._look()
+                self._read_ended()
         except OSError:
             return None
         return self._answer
@@ -153,7 +153,7 @@ class _Forks:
         for line in lines:
             match line.split():
                 case [b"forked", pid]:
-                    self._answer = self._living[int(pid)] = ForkedProcess(int(pid), self._look)
+                    self._answer = self._living[int(pid)] = ForkedProcess(int(pid), self._read_ended)
                 case [b"ended", pid, status]:
                     self._living.pop(int(pid)).status = int(status)
 
@@ -167,17 +167,17 @@ class _Forks:
 
 
 class ForkedProcess:
-    """A forked process. `look` sets its `status` once it has ended."""
+    """A forked process. `read_ended` sets its `status` once it has ended."""
 
-    def __init__(self, pid: int, look: Callable[[], None]) -> None:
+    def __init__(self, pid: int, read_ended: Callable[[], None]) -> None:
         self.pid = pid
         self.status: int | None = None
-        self._look = look
+        self._read_ended = read_ended
 
     def poll(self) -> int | None:
         """Return the exit status, or minus the signal that killed it; None while it runs. It works like Popen.poll."""
         if self.status is None:
-            self._look()
+            self._read_ended()
         return self.status
 
     def send_signal(self, sig: int, /) -> None:

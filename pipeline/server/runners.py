@@ -242,9 +242,9 @@ RUNNERS: dict[str, Callable[[HeldRole], None]] = {
 
 
 def _run_serving(name: str, config: Config, server: str, stop: StopSignal) -> None:
-    from pipeline.server import served
+    from pipeline.server import served_endpoints
 
-    (served.serve_http if name == "api" else served.serve_grpc)(config, server, stop)
+    (served_endpoints.serve_http if name == "api" else served_endpoints.serve_grpc)(config, server, stop)
 
 
 ANYWHERE = {name: partial(_run_serving, name) for name in ("api", "grpc")}
@@ -266,7 +266,7 @@ NEEDS = {
     "shuffle": ("pipeline.log.shuffling.shuffler", "pipeline.consumers.queue.queue_filler"),
     "schedule": ("concurrent.futures.thread", "pipeline.server.schedule", "apscheduler.triggers.interval"),
     "followers": ("pipeline.followers.running.role", "pipeline.followers.running.applier_process"),
-    "api": ("pipeline.server.served", "uvicorn.lifespan.on", "uvicorn.loops.asyncio"),
+    "api": ("pipeline.server.served_endpoints", "uvicorn.lifespan.on", "uvicorn.loops.asyncio"),
     "grpc": (
         "concurrent.futures.thread",
         "pipeline.rpc.server",

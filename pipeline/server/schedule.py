@@ -150,7 +150,7 @@ def index_history(config: Config, stopped: Callable[[], bool]) -> None:
 
 
 def _index_history(connection: Connection, table: EventsTable, stopped: Callable[[], bool]) -> None:
-    found = table_shape.look(connection, table)
+    found = table_shape.describe_relation(connection, table)
     if found is None or not found.is_current or indexes.index_exists(connection, found.oid, indexes.ROW_HISTORY):
         return
     logger.info("building the index for the history of a row", extra={"action": "index.making", "table": str(table)})

@@ -34,7 +34,7 @@ class RecentRowRate:
     def __init__(self) -> None:
         self._looks: deque[tuple[float, int]] = deque()
 
-    def take(self, rows: int, moment: float) -> float | None:
+    def add(self, rows: int, moment: float) -> float | None:
         """Add the number of rows read by now, and return the rate; None until it is known."""
         self._looks.append((moment, rows))
         while len(self._looks) > 2 and moment - self._looks[1][0] >= _RATE_SECONDS:
@@ -44,7 +44,7 @@ class RecentRowRate:
 
 
 @contextmanager
-def shown(as_json: Callable[[BackfillStatus], None] | None = None) -> Iterator[ProgressPrinter]:
+def progress_printer(as_json: Callable[[BackfillStatus], None] | None = None) -> Iterator[ProgressPrinter]:
     """Yield a function that prints the progress. `as_json`: this function gets each changed status instead."""
     console = drawing.console()
     if as_json or not console.is_terminal:
@@ -56,7 +56,7 @@ def shown(as_json: Callable[[BackfillStatus], None] | None = None) -> Iterator[P
         task = bar.add_task("", total=None, pace="")
 
         def tell(now: BackfillStatus, *, served: bool) -> None:
-            rate = pace.take(now.rows_read, time.monotonic())
+            rate = pace.add(now.rows_read, time.monotonic())
             description = f"{now.table} {doing(now, served=served)}"
             bar.update(
                 task,
@@ -93,7 +93,7 @@ def _plain(console: EscapedConsole) -> ProgressPrinter:
 
     def tell(now: BackfillStatus, *, served: bool) -> None:
         nonlocal due, before
-        rate = pace.take(now.rows_read, time.monotonic())
+        rate = pace.add(now.rows_read, time.monotonic())
         if now.ended or time.monotonic() < due:
             return
         said = doing(now, served=served)

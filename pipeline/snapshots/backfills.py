@@ -108,7 +108,7 @@ class StoredBackfill:
         return {"metadata": {"recovered": recovered}, "told_seqs": self.told_seqs, "void_upto": self.void_upto}
 
 
-def open_of(connection: Connection, source: uuid.UUID) -> list[StoredBackfill]:
+def list_open(connection: Connection, source: uuid.UUID) -> list[StoredBackfill]:
     """Return the backfills of a source that have not ended, the oldest first."""
     query = _ALL + "where b.source_id = %(source)s and b.state in ('waiting', 'reading', 'paused') order by b.id"
     return queries.rows(connection, StoredBackfill, query, {"source": source})
@@ -119,7 +119,7 @@ def find(connection: Connection, backfill: int) -> StoredBackfill | None:
     return queries.one(connection, StoredBackfill, _ALL + "where b.id = %(id)s", {"id": backfill})
 
 
-def listed(connection: Connection, source: uuid.UUID, most: int = 100) -> list[StoredBackfill]:
+def list_newest(connection: Connection, source: uuid.UUID, most: int = 100) -> list[StoredBackfill]:
     """Return at most `most` backfills of a source, in any state, the newest first."""
     query = _ALL + "where b.source_id = %(source)s order by b.id desc limit %(most)s"
     return queries.rows(connection, StoredBackfill, query, {"source": source, "most": most})
@@ -173,7 +173,7 @@ def wait(connection: Connection, backfill: int, reason: str | None) -> None:
     )
 
 
-def planned(
+def store_plan(
     connection: Connection,
     backfill: StoredBackfill,
     files: Mapping[int, int],

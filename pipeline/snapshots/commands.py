@@ -85,7 +85,7 @@ def backfill_list(
     from pipeline.snapshots.render import show_backfills
 
     with connected(context, "backfill") as (config, connection):
-        found, now = status.listed(config, connection, limit), snapshot_status.find(config, connection)
+        found, now = status.list_backfills(config, connection, limit), snapshot_status.find(config, connection)
     values = {"data": found, "incomplete": now.unread if now else []}
     output(values, as_json, lambda: show_backfills(found, now))
     return 0
@@ -160,7 +160,7 @@ def _wait(config: Config, pipeline: Connection, found: BackfillStatus, as_json: 
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` sends it
     try:
-        with backfill_progress.shown(_print_line if as_json else None) as tell:
+        with backfill_progress.progress_printer(_print_line if as_json else None) as tell:
             tell(found, served=status.is_served(pipeline))
             while not found.ended:
                 time.sleep(LOOK_SECONDS)
@@ -168,7 +168,7 @@ def _wait(config: Config, pipeline: Connection, found: BackfillStatus, as_json: 
                 tell(found, served=status.is_served(pipeline))
     except KeyboardInterrupt:
         if not as_json:
-            say(render.left(found))
+            say(render.left_running(found))
         return 130
     if not as_json:
         say(render.line(found))

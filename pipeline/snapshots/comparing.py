@@ -36,7 +36,7 @@ def comparison(backfill: StoredBackfill) -> PlannedRange:
     return PlannedRange(backfill.table_oid, backfill.table_oid, None, compares=True)
 
 
-def of_keys(backfill: StoredBackfill, keys: Sequence[Sequence[str]]) -> list[PlannedRange]:
+def split_keys(backfill: StoredBackfill, keys: Sequence[Sequence[str]]) -> list[PlannedRange]:
     """Return the ranges of these keys; without keys one empty range, so that there is a marker."""
     parts = [keys[at : at + KEYS_PER_RANGE] for at in range(0, len(keys), KEYS_PER_RANGE)] or [[]]
     table, marks = backfill.table_oid, backfill.differences
@@ -48,7 +48,7 @@ def floor_seqs(pipeline: Connection) -> dict[str, int]:
     return {str(table): policy.dropped(pipeline, table).below - 1 for table in events_tables.with_known(pipeline, [])}
 
 
-def is_told(pipeline: Connection, backfill: StoredBackfill) -> bool:
+def knows_all_changes(pipeline: Connection, backfill: StoredBackfill) -> bool:
     """True if the log has always had every change of the table's rows."""
     told = backfill.told_seqs
     return told is not None and all(seq <= told.get(name, 0) for name, seq in floor_seqs(pipeline).items())
@@ -57,11 +57,11 @@ def is_told(pipeline: Connection, backfill: StoredBackfill) -> bool:
 class DifferencePlanner:
     """Compares one table for a worker, and plans ranges of the keys that may differ.
 
-    `look` and `plan` are connections to the pipeline database: the first reads the log, the second writes.
+    `read` and `write` are connections to the pipeline database: the first reads the log, the second writes.
     """
 
-    def __init__(self, source: Connection, look: Connection, plan: Connection, stored: ReplicationSource) -> None:
-        self._source, self._look, self._plan, self._stored = source, look, plan, stored
+    def __init__(self, source: Connection, read: Connection, write: Connection, stored: ReplicationSource) -> None:
+        self._source, self._read, self._write, self._stored = source, read, write, stored
 
     def run(self, taken: ClaimedRange, backfill: StoredBackfill, stop: Callable[[], bool]) -> bool:
         """Compare the table; False if the comparison was stopped early, or its range was given to another worker.
@@ -69,42 +69,42 @@ class DifferencePlanner:
         Then the comparison must start again. Ranges that it already planned are read, and planned and read again later.
         Keys that do not differ add no events, so this is harmless.
         """
-        backfills.wait(self._plan, backfill.id, REASON)
-        stopping = _Stopping(self._plan, backfill.id, stop)
+        backfills.wait(self._write, backfill.id, REASON)
+        stopping = _Stopping(self._write, backfill.id, stop)
         batches = self._batches(taken, backfill, stopping)
         batch = next(batches, None)
-        while batch is not None and not stopping.said:
+        while batch is not None and not stopping.is_stopping:
             following = next(batches, None)
             if following is None:
                 break
             self._store(backfill, batch)
             batch = following
-        return not stopping.said and self._end(taken, backfill, batch or [])
+        return not stopping.is_stopping and self._end(taken, backfill, batch or [])
 
     def _end(self, taken: ClaimedRange, backfill: StoredBackfill, last: Sequence[Sequence[str]]) -> bool:
         """Plan the last batch and end the comparison; return False if its range was given to another worker."""
         ended = False
-        with self._plan.transaction():
-            backfills.more_ranges(self._plan, backfill.id, -1)  # first: a cancel locks the backfill before its ranges
-            ended = ranges.compared(self._plan, taken)
+        with self._write.transaction():
+            backfills.more_ranges(self._write, backfill.id, -1)  # first: a cancel locks the backfill before its ranges
+            ended = ranges.end_comparison(self._write, taken)
             if not ended:
                 raise psycopg.Rollback
             if last:
                 self._store(backfill, last)
-            backfills.wait(self._plan, backfill.id, None)
+            backfills.wait(self._write, backfill.id, None)
         return ended
 
     def _batches(
         self, taken: ClaimedRange, backfill: StoredBackfill, stopping: Callable[[], bool]
     ) -> Iterator[list[list[str]]]:
         table = taken.table_oid
-        return iter(differing.keys(self._source, self._look, self._stored, table, stopping, backfill.bounds))
+        return iter(differing.keys(self._source, self._read, self._stored, table, stopping, backfill.bounds))
 
     def _store(self, backfill: StoredBackfill, keys: Sequence[Sequence[str]]) -> None:
-        with self._plan.transaction():
-            planned = of_keys(backfill, keys)
-            added = ranges.plan(self._plan, backfill.source_id, backfill.epoch, backfill.id, planned)
-            backfills.more_ranges(self._plan, backfill.id, added)
+        with self._write.transaction():
+            planned = split_keys(backfill, keys)
+            added = ranges.plan(self._write, backfill.source_id, backfill.epoch, backfill.id, planned)
+            backfills.more_ranges(self._write, backfill.id, added)
 
 
 class _Stopping:
@@ -112,17 +112,17 @@ class _Stopping:
 
     def __init__(self, pipeline: Connection, backfill: int, stop: Callable[[], bool]) -> None:
         self._pipeline, self._backfill, self._stop = pipeline, backfill, stop
-        self._look_at = 0.0
-        self.said = False
+        self._check_at = 0.0
+        self.is_stopping = False
         """The last answer; it stays true."""
 
     def __call__(self) -> bool:
-        self.said = self.said or self._stop() or self._ended()
-        return self.said
+        self.is_stopping = self.is_stopping or self._stop() or self._ended()
+        return self.is_stopping
 
     def _ended(self) -> bool:
-        if time.monotonic() < self._look_at:
+        if time.monotonic() < self._check_at:
             return False
-        self._look_at = time.monotonic() + LOOK_SECONDS
+        self._check_at = time.monotonic() + LOOK_SECONDS
         found = backfills.find(self._pipeline, self._backfill)
         return found is None or found.state != "reading"

@@ -75,7 +75,7 @@ class SnapshotCoordinator:
             self._tables_at = now + TABLES_SECONDS
             self._register.update()
         self._collect()
-        for backfill in backfills.open_of(self._pipeline, self._stored.id):
+        for backfill in backfills.list_open(self._pipeline, self._stored.id):
             if backfill.epoch != self._stored.epoch:
                 reason = backfills.ENDED_EPOCH.format(self._stored.epoch)
                 backfills.end(self._pipeline, backfill.id, "failed", reason, of_ended_epoch=True)
@@ -86,8 +86,8 @@ class SnapshotCoordinator:
         recover_ranges(self._source, self._pipeline, self._stored.id)
         if now >= self._truncates_at:
             self._truncates_at = now + TRUNCATES_SECONDS
-            self._truncates.look(lambda oid: [extent.oid for extent in self._extents(oid)])
-        return any(each.state == "reading" for each in backfills.open_of(self._pipeline, self._stored.id))
+            self._truncates.complete_truncated(lambda oid: [extent.oid for extent in self._extents(oid)])
+        return any(each.state == "reading" for each in backfills.list_open(self._pipeline, self._stored.id))
 
     def _try_to_advance(self, backfill: StoredBackfill) -> None:
         """Do the next step of the backfill. A lock on its table, or an error there, does not stop other backfills."""
@@ -124,7 +124,7 @@ class SnapshotCoordinator:
     def _begin_wait(self, backfill: StoredBackfill) -> None:
         self._rounds.pop(backfill.id, None)
         self._ended.discard(backfill.id)
-        next_xid, seqs = self._samples.take()
+        next_xid, seqs = self._samples.take_sample()
         lsn = int(queries.value(self._source, statement("snapshots", "end_of_wal")))
         backfills.begin_wait(self._pipeline, backfill.id, next_xid, lsn, seqs)
 
@@ -132,7 +132,7 @@ class SnapshotCoordinator:
         return to_read.relations(self._source, [table_oid], (), sized=True)
 
     def _plan(self, backfill: StoredBackfill) -> None:
-        extents = _of(backfill, self._extents(backfill.table_oid))
+        extents = _extents_to_read(backfill, self._extents(backfill.table_oid))
         if backfill.compares and not extents:
             backfills.end(self._pipeline, backfill.id, "failed", comparing.NOTHING)
             return
@@ -155,7 +155,7 @@ class SnapshotCoordinator:
         with self._pipeline.transaction():
             added = ranges.plan(self._pipeline, self._stored.id, self._stored.epoch, backfill.id, planned)
             files = {extent.oid: extent.file for extent in extents}
-            backfills.planned(self._pipeline, backfill, files, by_key, estimate, added, floor_seqs)
+            backfills.store_plan(self._pipeline, backfill, files, by_key, estimate, added, floor_seqs)
 
     def _version(self, oid: int) -> HistoryVersion | None:
         made = self._stored.publications
@@ -165,23 +165,23 @@ class SnapshotCoordinator:
 
     def _collect(self) -> None:
         """Count the ranges that became events, including those of ended backfills."""
-        for number in ranges.uncollected(self._pipeline, self._stored.id):
+        for number in ranges.find_uncollected(self._pipeline, self._stored.id):
             moved = backfills.count_moved(self._pipeline, number)
             if number in self._rounds:
                 self._rounds[number].left_out += moved.left_out
 
     def _follow(self, backfill: StoredBackfill) -> None:
         """Plan changed relations again; if all ranges are read, finish the backfill."""
-        extents = _of(backfill, self._extents(backfill.table_oid))
+        extents = _extents_to_read(backfill, self._extents(backfill.table_oid))
         if backfill.compares:
-            if ranges.left(self._pipeline, backfill.id) == 0:
+            if ranges.count_remaining(self._pipeline, backfill.id) == 0:
                 self._finish(backfills.find(self._pipeline, backfill.id) or backfill, extents)
             return
         changed = [each for each in extents if backfill.files.get(str(each.oid), each.file) != each.file]
         gone = backfill.files.keys() - {str(each.oid) for each in extents}
         if changed or gone:
             self._plan_again(backfill, changed, gone)
-        elif ranges.left(self._pipeline, backfill.id) == 0:
+        elif ranges.count_remaining(self._pipeline, backfill.id) == 0:
             self._finish(backfills.find(self._pipeline, backfill.id) or backfill, extents)
         elif outdated := ranges.drop_outdated(self._pipeline, backfill.id, backfill.files):
             backfills.more_ranges(self._pipeline, backfill.id, -outdated)
@@ -227,7 +227,7 @@ class SnapshotCoordinator:
             self._settle(backfill)
         first = extents[0]
         last = PlannedRange(first.oid, first.table_oid, first.file, 0, 0)
-        self._add(backfill, comparing.of_keys(backfill, []) if backfill.compares else [last])
+        self._add(backfill, comparing.split_keys(backfill, []) if backfill.compares else [last])
         return True
 
     def _settle(self, backfill: StoredBackfill) -> None:
@@ -253,7 +253,7 @@ class SnapshotCoordinator:
             backfills.wait(self._pipeline, backfill.id, without_key(backfill.table, backfill.id))
             return True
         last = self._rounds.setdefault(backfill.id, UnresolvedKeySearch(backfill.since_seqs or {}))
-        _, seqs = self._samples.take()
+        _, seqs = self._samples.take_sample()
         written = events_tables.with_known(self._pipeline, [self._config.events_table])
         found = unresolved.keys(self._pipeline, backfill, version, last, written)
         if not found:
@@ -261,11 +261,11 @@ class SnapshotCoordinator:
         last.begin(seqs)
         parts = [found[at : at + KEYS_PER_RANGE] for at in range(0, len(found), KEYS_PER_RANGE)]
         planned = [PlannedRange(each.oid, each.table_oid, each.file, keys=part) for each in extents for part in parts]
-        self._add(backfill, comparing.of_keys(backfill, found) if backfill.compares else planned)
+        self._add(backfill, comparing.split_keys(backfill, found) if backfill.compares else planned)
         return True
 
     def _complete(self, backfill: StoredBackfill) -> None:
-        unknown = backfill.compares and not comparing.is_told(self._pipeline, backfill)
+        unknown = backfill.compares and not comparing.knows_all_changes(self._pipeline, backfill)
         with self._pipeline.transaction():
             if not backfills.end(self._pipeline, backfill.id, "complete", comparing.UNKNOWN if unknown else None):
                 return
@@ -306,7 +306,7 @@ class SnapshotCoordinator:
         self._pipeline.execute(statement("snapshots", "complete_table"), values)
 
 
-def _of(backfill: StoredBackfill, extents: Sequence[RelationSize]) -> Sequence[RelationSize]:
+def _extents_to_read(backfill: StoredBackfill, extents: Sequence[RelationSize]) -> Sequence[RelationSize]:
     """Return the relations whose rows the backfill reads: all relations of its table, or only some partitions."""
     return extents if backfill.relations is None else [each for each in extents if each.oid in backfill.relations]
 
@@ -317,7 +317,7 @@ def recover_ranges(source: Connection, pipeline: Connection, source_id: UUID) ->
     A staged range belongs to the stream once its marker has committed, even if its reader has died. If the stream is
     beyond the marker and the range still has no place, an older version of the server has met the marker.
     """
-    found = ranges.unfinished(pipeline, source_id)
+    found = ranges.read_unfinished(pipeline, source_id)
     lost = [each.id for each in found if (each.state == "reading" and not each.alive) or each.passed]
     lost += _without_marker(source, pipeline, [each for each in found if each.state == "staged" and not each.passed])
     if lost:
@@ -339,5 +339,5 @@ def _without_marker(source: Connection, pipeline: Connection, staged: list[Unfin
         if state == "aborted":
             lost.append(each.id)
         elif state != "in progress":
-            ranges.seen(pipeline, each.id, lsn)
+            ranges.store_seen_lsn(pipeline, each.id, lsn)
     return lost

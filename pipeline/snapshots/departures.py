@@ -36,20 +36,20 @@ class _TableDepartures:
 
 
 class KeyDepartures:
-    """The departures of the tables that were read last. Each `look` reads only events since the look before."""
+    """The departures of the tables that were read last. Each read continues after the last one."""
 
     def __init__(self, pipeline: Connection, stored: ReplicationSource) -> None:
         self._pipeline, self._stored = pipeline, stored
         self._known: dict[int, _TableDepartures] = {}
 
-    def of(self, table_oid: int, version: HistoryVersion, keys: Iterable[str]) -> dict[str, Any]:
+    def select(self, table_oid: int, version: HistoryVersion, keys: Iterable[str]) -> dict[str, Any]:
         """Return the departures of these keys, in the form of `record_pk`, as `pipeline.snapshot_ranges.departed`."""
         known = self._known.get(table_oid)
         if known is None or known.key_columns != version.key_columns:
             return {"keys": {}, "seqs": {}}
         return {"keys": {key: known.places[key] for key in keys if key in known.places}, "seqs": known.seqs}
 
-    def look(self, table_oid: int, version: HistoryVersion) -> None:
+    def read_new_events(self, table_oid: int, version: HistoryVersion) -> None:
         """Read the events of this table that the log has by now."""
         known = self._known.pop(table_oid, None)
         if known is None or known.key_columns != version.key_columns:

@@ -142,7 +142,7 @@ async def newest(
     request: Request, limit: Annotated[int, Query(ge=1, le=1000, description="the highest number of backfills")] = 100
 ) -> dict[str, Any]:
     """List the newest backfills first, including those that the server started for tables that joined."""
-    return await _asked(request, lambda config, pipeline: {"data": status.listed(config, pipeline, limit)})
+    return await _asked(request, lambda config, pipeline: {"data": status.list_backfills(config, pipeline, limit)})
 
 
 @router.get("/{id}", response_model=Backfill, summary="Show a backfill", responses=_NUMBERED)

@@ -12,7 +12,7 @@ import psycopg
 from pipeline.capture.schema_history import versions
 from pipeline.capture.source.captured_now import CapturedTable
 from pipeline.capture.source.sources import ReplicationSource
-from pipeline.comparing import compared
+from pipeline.comparing import compared_table
 from pipeline.errors import NotComparableError
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots.known_tables import SnapshotTable
@@ -24,7 +24,7 @@ ELSEWHERE = Key((0,))
 
 
 class FormerKeys:
-    """The former keys of all tables. Each `look` reads only versions recorded since the look before."""
+    """The former keys of all tables. Each read continues after the last one."""
 
     def __init__(self, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
         self._source, self._pipeline, self._stored = source, pipeline, stored
@@ -32,7 +32,7 @@ class FormerKeys:
         self._keys: dict[int, list[tuple[int, Key]]] = defaultdict(list)
         """By table oid, the keys of its versions, each with the commit_lsn of the version's first change."""
 
-    def look(self) -> None:
+    def read_new_versions(self) -> None:
         """Read the table versions that the stream has recorded."""
         for number, oid, lsn, partition, key in versions.new_keys(
             self._pipeline, self._stored.id, self._stored.epoch, self._after
@@ -58,7 +58,7 @@ class FormerKeys:
     def _as_sent(self, table: CapturedTable) -> Key | None:
         """Return the key as the stream would have it now, without unpublished columns; None if it cannot be read."""
         try:
-            found = compared.read(self._source, self._pipeline, self._stored, table.oid)
+            found = compared_table.read(self._source, self._pipeline, self._stored, table.oid)
         except (NotComparableError, psycopg.errors.LockNotAvailable):  # cannot be read now
             return None
         return Key(column.attnum for column in found.key if column.attnum is not None)

@@ -107,17 +107,17 @@ class PartitionWatcher:
         `lsn`: the end of the WAL after the catalog was read. `upgraded`: the former version of the server recorded no
         partitions.
         """
-        look = _PartitionComparison(self._source, self._pipeline, self._stored, self._from_lsn, lsn, joined)
+        comparison = _PartitionComparison(self._source, self._pipeline, self._stored, self._from_lsn, lsn, joined)
         for root, leaves in seen.leaves.items():
-            if look.epochs.get(root) != self._stored.epoch:
+            if comparison.epochs.get(root) != self._stored.epoch:
                 known = before.get(root)
                 unknown = known is not None and known.captured and known.epoch == self._stored.epoch
-                look.begin(root, leaves, unknown=unknown, new=known is None and not upgraded)
+                comparison.begin(root, leaves, unknown=unknown, new=known is None and not upgraded)
             else:
-                look.compare(root, leaves, self._why_unread(tables[root]))
+                comparison.compare(root, leaves, self._why_unread(tables[root]))
         for root, oid, name in seen.passing:
-            if root in seen.leaves and root in look.compared and oid not in seen.leaves[root]:
-                look.leave(LeafPartition(root, oid, name, ""))
+            if root in seen.leaves and root in comparison.compared and oid not in seen.leaves[root]:
+                comparison.leave(LeafPartition(root, oid, name, ""))
 
 
 class _PartitionComparison:

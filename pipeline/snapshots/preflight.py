@@ -57,7 +57,7 @@ def run(
         )
         return
     if joining:
-        yield CheckFinding("ok", NAME, _said(joining, found))
+        yield CheckFinding("ok", NAME, _describe(joining, found))
     yield from _refused([*found, *tried], failed)
 
 
@@ -97,7 +97,7 @@ def _known(pipeline: Connection | None, stored: ReplicationSource | None) -> set
     return {oid for oid, each in known_tables.read(pipeline, stored).items() if each.captured}
 
 
-def _said(joining: Sequence[PublishableTable], found: Sequence[RelationToRead]) -> str:
+def _describe(joining: Sequence[PublishableTable], found: Sequence[RelationToRead]) -> str:
     unread = {each.table_oid for each in found if each.lacking}
     if len(unread) == len(joining):
         return f"none of {drawing.count(len(joining), 'table')} can be read: see {RIGHTS}"

@@ -99,7 +99,7 @@ class RangeReader:
         staged, and no marker has committed.
         """
         with reading_session.transaction(self._source, SNAPSHOT):
-            self._samples.take()
+            self._samples.take_sample()
             name = self._shapes.name(taken.relation_oid)
             limit = None if condition is None else self._limit()
         with self._transaction(taken, limit):
@@ -168,7 +168,7 @@ class RangeReader:
             raise PlannedTableChangedError("the table has other partitions now")
         facts, shape, comparison = read[0]
         found |= self._stage_missing(taken.keys or (), comparison, shape, staging, found)
-        return facts, shape, self._departures.of(taken.table_oid, shape.version, found)
+        return facts, shape, self._departures.select(taken.table_oid, shape.version, found)
 
     def _look_before(self, taken: ClaimedRange) -> list[tuple[int, str]]:
         """Return the relations to read, and read the log, which may take long.
@@ -182,7 +182,7 @@ class RangeReader:
         oid, name = leaves[0]
         version = self._shapes.shape(oid, self._shapes.facts(oid, taken.table_oid, name)).version
         self._source.execute("rollback")
-        self._departures.look(taken.table_oid, version)
+        self._departures.read_new_events(taken.table_oid, version)
         self._begin()
         return leaves
 

@@ -47,7 +47,7 @@ where c.relkind operator(pg_catalog.=) 'r' and not c.relispartition
 """Tables that inherit from others, without partitions."""
 
 
-def read(
+def begin_reading(
     pipeline: Connection, stored: ReplicationSource, table: CapturedTable, kind: str, gap: tuple[int, int] | None = None
 ) -> int | None:
     """Start a backfill of all rows, which makes the table complete in the log; None if another one is under way.
@@ -94,7 +94,7 @@ class TableRegister:
         now = captured_now.read(self._config, self._source, self._pipeline, self._stored)
         stored = known_tables.read(self._pipeline, self._stored)
         joined = captured_tables.read_starts(self._pipeline, self._stored.id)
-        self._former.look()
+        self._former.read_new_versions()
         partitions = self._partitions.read(now, passing)
         inheriting = self._inheritance.read()
         self._at = int(queries.value(self._source, statement("snapshots", "end_of_wal")))
@@ -104,7 +104,7 @@ class TableRegister:
             for oid, table in now.items():
                 self._compare(table, stored.get(oid), joined, since)
             for oid in stored.keys() - now.keys():
-                self._left(stored[oid])
+                self._end_capture(stored[oid])
             self._partitions.compare(partitions, now, stored, joined, self._at, upgraded=since is not None)
             self._inheritance.compare(inheriting, self._at)
             if since is not None:
@@ -112,7 +112,7 @@ class TableRegister:
             if self._rereads:
                 sources.request_reread(self._pipeline, self._stored.id, None)
         partition_changes.end_doubts(self._pipeline, self._stored.id, self._stored.epoch)
-        self._partition_truncates.look()
+        self._partition_truncates.store_truncates()
         self._read_partitions(now)
         if any(each.awaited for each in known_tables.read(self._pipeline, self._stored).values()):
             source_rows.mark(self._source)  # without writes at the source, the log would not reach this LSN
@@ -152,7 +152,7 @@ class TableRegister:
         elif before.reread is not None:
             self._reread(table, before.reread)
         elif before.unread:
-            read(self._pipeline, self._stored, table, "initial")
+            begin_reading(self._pipeline, self._stored, table, "initial")
         elif not known_tables.is_described(table, before):
             self._execute("rename_table", _stored_values(table))
 
@@ -184,7 +184,7 @@ class TableRegister:
 
     def _end_before(self, table: CapturedTable) -> None:
         """End a backfill of an earlier epoch, which would never end by itself."""
-        for backfill in backfills.open_of(self._pipeline, self._stored.id):
+        for backfill in backfills.list_open(self._pipeline, self._stored.id):
             if backfill.table_oid == table.oid and backfill.epoch != self._stored.epoch:
                 reason = backfills.ENDED_EPOCH.format(self._stored.epoch)
                 backfills.end(self._pipeline, backfill.id, "failed", reason, of_ended_epoch=True)
@@ -192,7 +192,7 @@ class TableRegister:
     def _reread(self, table: CapturedTable, kind: str) -> None:
         """Start a backfill in the new epoch, unless another one is under way; then a later update does."""
         gap = sources.epoch_gap(self._pipeline, self._stored.id, self._stored.epoch)
-        read(self._pipeline, self._stored, table, kind, gap)
+        begin_reading(self._pipeline, self._stored, table, kind, gap)
 
     def _is_same(self, table: CapturedTable, before: SnapshotTable) -> bool:
         """True if this oid was the same table in the earlier epoch: in another cluster it may be another table's."""
@@ -236,7 +236,7 @@ class TableRegister:
             self._store(table, joined, unread, rekeyed=rekeyed, since=since)
         else:
             self._store(table, joined, None, rekeyed=rekeyed, since=since)
-            if read(self._pipeline, self._stored, table, "initial") is None:
+            if begin_reading(self._pipeline, self._stored, table, "initial") is None:
                 self._read_from_the_beginning(table)
 
     def _unwanted(self, table: CapturedTable) -> str | None:
@@ -251,18 +251,18 @@ class TableRegister:
 
     def _read_from_the_beginning(self, table: CapturedTable) -> None:
         """Restart a backfill that is under way: it has read rows whose changes were not captured then."""
-        for backfill in backfills.open_of(self._pipeline, self._stored.id):
+        for backfill in backfills.list_open(self._pipeline, self._stored.id):
             if backfill.table_oid == table.oid and backfill.partial:
                 backfills.end(self._pipeline, backfill.id, "cancelled", "all of its table is read instead")
-                read(self._pipeline, self._stored, table, "initial")
+                begin_reading(self._pipeline, self._stored, table, "initial")
             elif backfill.table_oid == table.oid and backfill.condition is None:
                 backfills.start_over(self._pipeline, backfill.id)
                 self._execute("read_by", {"oid": table.oid, "backfill": backfill.id})
 
-    def _left(self, table: SnapshotTable) -> None:
+    def _end_capture(self, table: SnapshotTable) -> None:
         if table.captured:
             self._execute("table_left", {"oid": table.table_oid, "reason": NOT_CAPTURED})
-            for backfill in backfills.open_of(self._pipeline, self._stored.id):
+            for backfill in backfills.list_open(self._pipeline, self._stored.id):
                 if backfill.table_oid == table.table_oid:
                     backfills.end(self._pipeline, backfill.id, "failed", NOT_CAPTURED)
 

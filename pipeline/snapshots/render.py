@@ -48,7 +48,7 @@ def started(found: BackfillStatus, *, served: bool) -> str:
     return f"{said}; `pipeline backfill show {found.id}` says how far it is" if served else f"{said}; {NO_SERVER}"
 
 
-def left(found: BackfillStatus) -> str:
+def left_running(found: BackfillStatus) -> str:
     """Return the sentence for a backfill that continues after the command stops showing its progress."""
     how = f"`pipeline backfill show {found.id}` says how far it is, `pipeline backfill cancel {found.id}` ends it"
     return f"backfill {found.id} of {found.table} continues in the server; {how}"

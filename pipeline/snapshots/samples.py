@@ -31,14 +31,14 @@ class SeqSampler:
         self._absent: dict[int, Seqs | None] = {}
         """Running transactions, with seqs up to which they are not in the log; None: not known."""
 
-    def take(self) -> tuple[int, Seqs]:
+    def take_sample(self) -> tuple[int, Seqs]:
         """Take a sample; returns the next xid, and the seqs that were read before it."""
         seqs: Seqs = queries.value(self._pipeline, statement("snapshots", "sample"), {"source": self._stored.id})
         next_xid, running = parts(queries.value(self._source, "select pg_catalog.pg_current_snapshot()::text"))
         known = {xid for xid in running if self._next_xid and (xid >= self._next_xid or self._absent.get(xid))}
-        there = self._found(known, seqs) if known else set()
+        present = self._found(known, seqs) if known else set()
         self._absent = {
-            xid: None if xid not in known else self._before(xid) if xid in there else seqs for xid in running
+            xid: None if xid not in known else self._before(xid) if xid in present else seqs for xid in running
         }
         self._next_xid, self._seqs = next_xid, seqs
         return next_xid, seqs

@@ -13,7 +13,7 @@ from psycopg import sql
 from pipeline.capture.source import captured_now, missing_source, publication_ledger, sources
 from pipeline.capture.source.captured_now import CapturedTable
 from pipeline.capture.source.sources import ReplicationSource
-from pipeline.comparing import compared
+from pipeline.comparing import compared_table
 from pipeline.config.settings import Config
 from pipeline.errors import BackfillError, ConditionRefusedError, NotComparableError, TableRefusedError
 from pipeline.postgres import connections, queries, reading_session, session_settings
@@ -106,7 +106,7 @@ def _begin(
         with pipeline.transaction():
             return partition_changes.compare(pipeline, stored, table, changes)
     if chosen is None:
-        return register.read(pipeline, stored, table, backfills.DIFFERENCES if differences else "asked")
+        return register.begin_reading(pipeline, stored, table, backfills.DIFFERENCES if differences else "asked")
     text = _chosen(config, table, chosen).text
     return backfills.start(pipeline, stored.id, stored.epoch, (table.oid, table.schema, table.name), "asked", text)
 
@@ -138,7 +138,7 @@ def _require_comparable_key(
     if not table.relations:
         return
     try:
-        compared.comparison(source, compared.read(source, pipeline, stored, table.oid))
+        compared_table.comparison(source, compared_table.read(source, pipeline, stored, table.oid))
     except NotComparableError as error:
         raise TableRefusedError(f"{table.schema}.{table.name} cannot be compared: {error}") from error
 
@@ -176,7 +176,7 @@ def _refuse(found: NamedRelation) -> NoReturn:
 
 
 def _under_way(pipeline: Connection, stored: ReplicationSource, table: CapturedTable) -> BackfillError:
-    for each in backfills.open_of(pipeline, stored.id):
+    for each in backfills.list_open(pipeline, stored.id):
         if each.table_oid == table.oid:
             text = f"backfill {each.id} of {each.table} is {each.state}; wait for its end, or cancel it"
             return BackfillError(text)

@@ -72,15 +72,15 @@ def _pace(backfill: StoredBackfill, now: datetime) -> tuple[float | None, float 
     return round(backfill.rows_read / seconds, 1), round(left, 1)
 
 
-def listed(config: Config, pipeline: Connection, most: int = 100) -> list[BackfillStatus]:
+def list_backfills(config: Config, pipeline: Connection, most: int = 100) -> list[BackfillStatus]:
     """Return at most `most` backfills, the newest first; none if the source is not known yet."""
     stored = sources.find(pipeline, config.source_id)
-    return _shown(pipeline, backfills.listed(pipeline, stored.id, most)) if stored else []
+    return _shown(pipeline, backfills.list_newest(pipeline, stored.id, most)) if stored else []
 
 
 def under_way(pipeline: Connection, stored: ReplicationSource) -> list[BackfillStatus]:
     """Return the backfills that have not ended, the oldest first."""
-    return _shown(pipeline, backfills.open_of(pipeline, stored.id))
+    return _shown(pipeline, backfills.list_open(pipeline, stored.id))
 
 
 def show(config: Config, pipeline: Connection, number: int) -> BackfillStatus:

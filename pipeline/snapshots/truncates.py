@@ -30,7 +30,7 @@ class TableTruncates:
         self._after: dict[str, int] = {}
         self._truncated: dict[int, tuple[str, int, int]] = {}
 
-    def look(self, leaves: Callable[[int], Collection[int]]) -> None:
+    def complete_truncated(self, leaves: Callable[[int], Collection[int]]) -> None:
         """Mark tables as complete in the log if all their relations were truncated.
 
         `leaves` returns the relations that hold the rows of a table now.
@@ -90,7 +90,7 @@ class PartitionTruncates:
         self._newest: dict[str, int] = {}
         self._stored_at = time.monotonic()
 
-    def look(self) -> None:
+    def store_truncates(self) -> None:
         """Find and store the truncates of partitions since the last search."""
         place = {"source": self._stored.id, "epoch": self._stored.epoch}
         for table in events_tables.with_known(self._pipeline, []):

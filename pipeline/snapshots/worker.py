@@ -108,7 +108,7 @@ def _run(config: Config, stop: StopSignal) -> None:
 
 @dataclass
 class SnapshotWorker:
-    """Reads ranges until told to stop. `take` and `staging` are connections to the pipeline database.
+    """Reads ranges until told to stop. `claiming` and `staging` are connections to the pipeline database.
 
     `density`: by oid of a relation, the rows per block in the range that was last read. `held`: by id, until when a
     backfill that had to wait is skipped.
@@ -116,7 +116,7 @@ class SnapshotWorker:
 
     config: Config
     source: Connection
-    take: Connection
+    claiming: Connection
     staging: Connection
     source_id: UUID
     reader: RangeReader
@@ -126,10 +126,10 @@ class SnapshotWorker:
     def run(self, stop: StopSignal) -> None:
         """Read all ranges until told to stop. Raises psycopg.Error if the connection to a database fails."""
         rate = ReadRate(self.config.snapshot_max_rows, self.config.snapshot_workers)
-        stream, read_at = StreamActivity(self.take, self.source_id), 0.0
+        stream, read_at = StreamActivity(self.claiming, self.source_id), 0.0
         while not stop:
             with reading_session.transaction(self.source, session_settings.SNAPSHOT):
-                lags = stream_lags(self.source, self.take, self.source_id)
+                lags = stream_lags(self.source, self.claiming, self.source_id)
             if lags:
                 stop.wait(YIELD_SECONDS)
             started = time.monotonic()
@@ -151,7 +151,7 @@ class SnapshotWorker:
         `about`: read about this many rows; the others become another range.
         """
         self.held = {backfill: until for backfill, until in self.held.items() if until > time.monotonic()}
-        taken = ranges.take(self.take, self.source_id, most, list(self.held))
+        taken = ranges.claim_range(self.claiming, self.source_id, most, list(self.held))
         if taken is None:
             return None
         return self._read(taken if about is None else self._shortened(taken, about), stop)
@@ -162,17 +162,17 @@ class SnapshotWorker:
         at = taken.from_block + max(1, round(rows / self.density.get(taken.relation_oid, plan.ROWS_PER_BLOCK)))
         if at >= taken.until_block:
             return taken
-        with self.take.transaction():
-            if not ranges.shorten(self.take, taken, at):
+        with self.claiming.transaction():
+            if not ranges.shorten(self.claiming, taken, at):
                 return taken
-            backfills.more_ranges(self.take, taken.backfill_id, 1)
+            backfills.more_ranges(self.claiming, taken.backfill_id, 1)
         return replace(taken, until_block=at)
 
     def _read(self, taken: ClaimedRange, stop: StopSignal) -> int:
         """Read one range, and return the number of its rows."""
-        backfill = backfills.find(self.take, taken.backfill_id)
+        backfill = backfills.find(self.claiming, taken.backfill_id)
         if backfill is None or backfill.state not in ("reading", "paused"):
-            ranges.drop(self.take, taken.backfill_id, [taken.id])
+            ranges.drop(self.claiming, taken.backfill_id, [taken.id])
             return 0
         try:
             return self._compare(taken, backfill, stop) if taken.compares else self._stage(taken, backfill)
@@ -191,33 +191,33 @@ class SnapshotWorker:
             return 0
         except (psycopg.Error, DatabaseUnavailableError) as error:
             with suppress(psycopg.Error):  # the pipeline database may be the one that failed
-                backfills.wait(self.take, backfill.id, f"{connections.one_line(error)}; it is tried again")
+                backfills.wait(self.claiming, backfill.id, f"{connections.one_line(error)}; it is tried again")
             raise
         return 0
 
     def _put_off(self, taken: ClaimedRange, backfill: StoredBackfill, reason: str, seconds: float) -> None:
-        ranges.give_back(self.take, taken)
-        backfills.wait(self.take, backfill.id, reason)
+        ranges.give_back(self.claiming, taken)
+        backfills.wait(self.claiming, backfill.id, reason)
         self.held[backfill.id] = time.monotonic() + seconds
 
     def _stage(self, taken: ClaimedRange, backfill: StoredBackfill) -> int:
         with RangeWriter(self.staging, self.source_id, taken) as staging:
             self.reader.read(taken, staging, backfill.since_seqs or {}, backfill.condition)
-            under_way = backfill.compares and ranges.compares(self.take, backfill.id)
+            under_way = backfill.compares and ranges.has_comparison(self.claiming, backfill.id)
             if (reason := comparing.REASON if under_way else None) != backfill.reason:
-                backfills.wait(self.take, backfill.id, reason)
+                backfills.wait(self.claiming, backfill.id, reason)
             if taken.until_block and staging.rows:
                 self.density[taken.relation_oid] = staging.rows / (taken.until_block - (taken.from_block or 0))
             return staging.rows
 
     def _compare(self, taken: ClaimedRange, backfill: StoredBackfill, stop: StopSignal) -> int:
         """Compare the table, and plan ranges of the keys that may differ."""
-        stored = sources.find(self.take, self.source_id)
+        stored = sources.find(self.claiming, self.source_id)
         assert stored is not None  # noqa: S101  a worker is of a source
-        made = comparing.DifferencePlanner(self.source, self.take, self.staging, stored)
+        made = comparing.DifferencePlanner(self.source, self.claiming, self.staging, stored)
         try:
             if not made.run(taken, backfill, lambda: bool(stop)):
-                ranges.give_back(self.take, taken)
+                ranges.give_back(self.claiming, taken)
         except (TableTruncatedError, TableAlteredError) as error:
             raise PlannedTableChangedError(str(error)) from error
         except psycopg.DataError as error:  # perhaps permanent, so ranges of other tables come first
@@ -229,12 +229,12 @@ class SnapshotWorker:
         if taken.from_block is None or taken.until_block is None or taken.until_block - taken.from_block < 2:
             self._fail(backfill, f"{slow}, also for the shortest range: {slow.remedy}")
             return
-        with self.take.transaction():
-            ranges.split(self.take, taken, (taken.from_block + taken.until_block) // 2)
-            backfills.more_ranges(self.take, backfill.id, 1)
+        with self.claiming.transaction():
+            ranges.split(self.claiming, taken, (taken.from_block + taken.until_block) // 2)
+            backfills.more_ranges(self.claiming, backfill.id, 1)
 
     def _fail(self, backfill: StoredBackfill, reason: str) -> None:
-        if backfills.end(self.take, backfill.id, "failed", reason):
+        if backfills.end(self.claiming, backfill.id, "failed", reason):
             logger.error("%s cannot be read: %s", backfill.table, reason, extra={"action": "snapshot.unreadable"})
 
 

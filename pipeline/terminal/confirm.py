@@ -26,4 +26,4 @@ def confirm_loss(lost: Iterable[str], name: str, yes: bool) -> None:
         raise ConfigError("standard input is not a terminal, so it cannot be confirmed; nothing was changed; add --yes")
     typed = typer.prompt(escaped(f"Type {name} to go on"), prompt_suffix=": ")
     if typed not in (name, escaped(name)):
-        raise PipelineError(f"that was not {name}; nothing was changed")
+        raise PipelineError(f'you typed "{typed}", not "{name}"; nothing was changed')

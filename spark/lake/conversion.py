@@ -13,9 +13,9 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from lake.shown import ShownFolders
+from lake.shown_folders import ShownFolders
 from lake.states.folders import VERSION, link_or_copy
-from lake.storage import days, layout, replaced
+from lake.storage import days, layout, replaced_files
 from lake.storage.folder import unfit
 from lake.storage.identity import Lake
 from lake.storage.new_file import sync
@@ -63,7 +63,7 @@ def retire_old_versions(lake: Lake) -> None:
     known = {row["path"] for row in lake.ledger.rows(_RETIRED, (str(lake.id),))}
     for path in found:
         if path not in known:
-            replaced.record(lake, path)
+            replaced_files.record(lake, path)
 
 
 def _versions(root: Path) -> Iterator[str]:

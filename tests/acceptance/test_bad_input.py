@@ -378,7 +378,8 @@ def test_a_slot_is_deleted_by_who_means_it(refused_here: Run, untouched: str, sl
         == "pipeline: standard input is not a terminal, so it cannot be confirmed; nothing was changed; add --yes\n"
     )
     wrong = run_at_terminal("y", *delete, "--force", folder=tmp_path, source_dsn=untouched, slot=slot_name)
-    assert (wrong.returncode, wrong.stderr) == (1, f"pipeline: that was not {slot_name}; nothing was changed\n")
+    refusal = f'pipeline: you typed "y", not "{slot_name}"; nothing was changed\n'
+    assert (wrong.returncode, wrong.stderr) == (1, refusal)
     meant = run_at_terminal(slot_name, *delete, "--force", folder=tmp_path, source_dsn=untouched, slot=slot_name)
     assert meant.returncode == 0, meant
     assert "`pipeline sources adopt` accepts the gap" in meant.stdout

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 import pipeline
-from pipeline.demo import followed
-from pipeline.demo.followed import TableTotals
+from pipeline.demo import demo_followers
+from pipeline.demo.demo_followers import TableTotals
 from pipeline.postgres.embedded import EmbeddedServer
 from tests.fixtures.postgres import Cluster
 
@@ -70,7 +70,7 @@ def test_a_row_that_differs_is_another_sum(cluster: Cluster) -> None:
         connection.execute("create schema shop")
         for table in tables:
             connection.execute(f"create table shop.{table} (id int, name text)".encode())
-        assert followed.sums(dsn) == dict.fromkeys(tables, TableTotals(0, ""))
+        assert demo_followers.sums(dsn) == dict.fromkeys(tables, TableTotals(0, ""))
         seen = set[TableTotals]()
         for statement in (
             "insert into shop.stock values (1, 'a'), (2, null)",
@@ -80,5 +80,5 @@ def test_a_row_that_differs_is_another_sum(cluster: Cluster) -> None:
             "delete from shop.stock where ctid = (select max(ctid) from shop.stock)",
         ):
             connection.execute(statement.encode())
-            seen.add(followed.sums(dsn)["stock"])
+            seen.add(demo_followers.sums(dsn)["stock"])
         assert len(seen) == 4, "the last one is as before the one before it"

@@ -58,7 +58,7 @@ class Served:
         return found[len(found) - len(ids) :] == [str(number) for number in ids]
 
     def indexed(self) -> bool:
-        found = table_shape.look(self.log, self.shape.table)
+        found = table_shape.describe_relation(self.log, self.shape.table)
         return found is not None and indexes.index_exists(self.log, found.oid, indexes.ROW_HISTORY)
 
 

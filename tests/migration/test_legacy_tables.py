@@ -42,7 +42,7 @@ def test_a_legacy_table_is_migrated_at_boot(shape: Shape, bare_dsn: str, old: ps
     shape.create(old)
     before, highest = old_rows(old, shape.table), read_on(old, shape.table)[-1][0]
     boot(bare_dsn, shape.table)
-    added = {name: table_shape.look(old, shape.table).columns[name].not_null for name in table_shape.ADDED}  # type: ignore[union-attr]
+    added = {name: table_shape.describe_relation(old, shape.table).columns[name].not_null for name in table_shape.ADDED}  # type: ignore[union-attr]
     assert added == {name: name == "source_epoch" for name in table_shape.ADDED}, "columns are there, and may be null"
     assert old_rows(old, shape.table) == before, "old rows are untouched"
     once = fingerprint(old, shape.table.schema)
@@ -110,7 +110,7 @@ def test_two_servers_that_boot_together_migrate_it_once(bare_dsn: str, old: psyc
     with ThreadPoolExecutor(2) as both:
         for each in [both.submit(boot, bare_dsn, table) for _ in range(2)]:
             each.result()
-    assert table_shape.look(old, table).is_current  # type: ignore[union-attr]
+    assert table_shape.describe_relation(old, table).is_current  # type: ignore[union-attr]
 
 
 HIGHER = 2**52
@@ -147,7 +147,7 @@ def test_an_index_that_was_dropped_is_made_again(bare_dsn: str, old: psycopg.Con
         shape.create(old)
         old.execute(sql.SQL("drop index {}").format(sql.Identifier(shape.table.schema, f"{shape.table.name}_seq_idx")))
         boot(bare_dsn, shape.table)
-        found = table_shape.look(old, shape.table)
+        found = table_shape.describe_relation(old, shape.table)
         assert found and indexes.index_exists(old, found.oid, indexes.SEQ)
 
 

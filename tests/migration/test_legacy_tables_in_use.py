@@ -138,7 +138,7 @@ def test_the_index_for_histories_is_made_beside_writers_and_once(bare_dsn: str, 
         boot(bare_dsn, shape.table)
         config = settings_for(bare_dsn, events_table=str(shape.table))
         schedule.index_history(config, lambda: False)
-        found = table_shape.look(old, shape.table)
+        found = table_shape.describe_relation(old, shape.table)
         assert found and indexes.index_exists(old, found.oid, indexes.ROW_HISTORY)
         once = fingerprint(old, shape.table.schema)
         schedule.index_history(config, lambda: False)
@@ -155,7 +155,7 @@ def test_an_index_that_was_interrupted_is_made_anew(bare_dsn: str, old: psycopg.
     assert old.execute(invalid).fetchone() == (1,)
     schedule.index_history(settings_for(bare_dsn), lambda: False)
     assert old.execute(invalid).fetchone() == (0,)
-    found = table_shape.look(old, DEFAULT)
+    found = table_shape.describe_relation(old, DEFAULT)
     assert found and indexes.index_exists(old, found.oid, indexes.ROW_HISTORY)
 
 

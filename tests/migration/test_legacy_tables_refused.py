@@ -71,7 +71,7 @@ def test_somebody_elses_table_is_refused_with_the_grant_that_is_missing(
             with psycopg.connect(bare_dsn, user=user, autocommit=True) as theirs:
                 with pytest.raises(SchemaError, match=rf'belongs to "{owner}".*grant "{owner}" to "{user}"$'):
                     legacy_tables.migrate(theirs, DEFAULT)
-                assert not table_shape.look(old, DEFAULT).is_current  # type: ignore[union-attr]
+                assert not table_shape.describe_relation(old, DEFAULT).is_current  # type: ignore[union-attr]
                 old.execute(f"alter table sequin_events owner to {user}")
                 assert legacy_tables.migrate(theirs, DEFAULT)
         finally:
@@ -90,7 +90,7 @@ def test_a_reader_that_holds_it_is_waited_for_and_then_named(
         held = rf"locked by a report \(pid {reader.info.backend_pid}, user .*pg_terminate_backend.*start again$"
         with pytest.raises(SchemaError, match=held):
             boot(bare_dsn)
-        assert table_shape.look(old, DEFAULT).lacks == list(table_shape.ADDED)  # type: ignore[union-attr]
+        assert table_shape.describe_relation(old, DEFAULT).lacks == list(table_shape.ADDED)  # type: ignore[union-attr]
         monkeypatch.setattr(legacy_tables, "ATTEMPTS", 10_000)
         migration = threading.Thread(target=boot, args=[bare_dsn, DEFAULT])
         migration.start()
@@ -98,7 +98,7 @@ def test_a_reader_that_holds_it_is_waited_for_and_then_named(
         eventually(lambda: old.execute(waiting).fetchone() is not None)
         reader.rollback()
         migration.join()
-    assert table_shape.look(old, DEFAULT).is_current  # type: ignore[union-attr]
+    assert table_shape.describe_relation(old, DEFAULT).is_current  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_name_of_the_sequence_that_is_taken_is_said(taken: str, bare_dsn: str,
         SchemaError, match=r"its sequence must be named sequin_events_seq_seq, but that is a .*rename it"
     ):
         boot(bare_dsn)
-    assert table_shape.look(old, DEFAULT).lacks == list(table_shape.ADDED)  # type: ignore[union-attr]
+    assert table_shape.describe_relation(old, DEFAULT).lacks == list(table_shape.ADDED)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("shape", [PLAIN, BY_DAY], ids=str)

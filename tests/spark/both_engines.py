@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from lake.folding import current, engines
 from lake.folding.current import PendingState
 from lake.folding.small import fold as small
-from lake.states.folded import FoldResult, FoldTask
+from lake.states.fold_tasks import FoldResult, FoldTask
 from lake.storage.identity import Lake
 from lake.storage.new_file import FileTarget
 

@@ -19,7 +19,7 @@ from lake import ledger
 from lake.changes import exporter
 from lake.folding import current
 from lake.states.fold import seal_bucket
-from lake.states.folded import FoldResult
+from lake.states.fold_tasks import FoldResult
 from lake.states.lake_tables import LakeTables
 from lake.states.ledger import StateLedger
 from lake.states.plan import plan

@@ -24,7 +24,7 @@ from lake import ledger
 from lake.changes import exporter
 from lake.errors import ExportError
 from lake.folding import as_of, current, engines
-from lake.states.folded import FoldTask
+from lake.states.fold_tasks import FoldTask
 from lake.states.folders import version_name
 from lake.states.ledger import StateLedger
 from lake.storage import identity
@@ -218,7 +218,7 @@ def test_a_bucket_whose_keys_did_not_change_keeps_its_file(exported: Pipeline, s
 def test_a_table_that_is_too_large_for_a_task_is_folded_by_spark(
     exported: Pipeline, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lake.states.folded.MOST_BYTES", 1)
+    monkeypatch.setattr("lake.states.fold_tasks.MOST_BYTES", 1)
     exported.replicate("insert into public.single (id, n) values (1000001, 1)")
     folded: list[FoldTask] = []
     fold_large = engines.fold_large

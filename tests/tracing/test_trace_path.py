@@ -82,7 +82,7 @@ def test_a_direct_change_enters_what_reads_and_writes_it(cluster: Cluster) -> No
     assert files >= {
         "pipeline/capture/replication/stream.py",
         "pipeline/wal/pgoutput.py",
-        "pipeline/log/writing/direct.py",
+        "pipeline/log/writing/direct_path.py",
     }
     first, *lines = report("A change", rounds, [])
     assert first.startswith("A change: ") and first.endswith("in each of 1 rounds")

@@ -29,7 +29,10 @@ KNOWN = {
     },
     "snapshots": {
         "capture.replication.prepare",
-        *(f"comparing.{name}" for name in ("compared", "differing", "log_state", "partition_bounds", "source_rows")),
+        *(
+            f"comparing.{name}"
+            for name in ("compared_table", "differing", "log_state", "partition_bounds", "source_rows")
+        ),
     },
     "wires": {
         *("capture.catchup.limits", "capture.replication.confirm_rule", "capture.replication.prepare"),

@@ -121,7 +121,7 @@ class CatchUpCoordinator:
     async def _run_stretches(self, start: int, running: Callable[[], None]) -> None:
         while not self._stopping:
             await self._read_plan()
-            self._claim = claim = await WorkerClaim.take(self._staging, self._stored.id)
+            self._claim = claim = await WorkerClaim.acquire(self._staging, self._stored.id)
             if self._parts and self._parts[0].complete:
                 await self._take_over(claim, self._parts[1])
             else:
@@ -174,7 +174,7 @@ class CatchUpCoordinator:
             await self._pool.end(part.worker)
         self._pool.exclude(part.worker)
         last = part.until_lsn is None
-        other = await WorkerClaim.take(self._staging, self._stored.id, part.worker)
+        other = await WorkerClaim.acquire(self._staging, self._stored.id, part.worker)
         await store.absorb_part(self._staging, other, claim)
         logger.info(
             "part %s is taken over",

@@ -84,7 +84,7 @@ async def _stage(config: Config, worker: int, publications: Sequence[str], stop:
         stream = ReplicationStream(config.source, application_name(stored.id, worker))
         try:
             async with await connect_staging(config.database) as staging:
-                claim = await WorkerClaim.take(staging, stored.id, worker)
+                claim = await WorkerClaim.acquire(staging, stored.id, worker)
                 turn = None
                 if part.first_seq is not None:
                     give_up = partial(store.forget_seqs, staging, stored.id, worker)

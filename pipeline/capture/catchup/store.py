@@ -87,9 +87,9 @@ async def abandon_plan(
     whole = True
     for before, part in pairwise(parts):
         whole = whole and before.complete
-        other = await WorkerClaim.take(connection, source_id, part.worker)
+        other = await WorkerClaim.acquire(connection, source_id, part.worker)
         if whole:
-            own = await WorkerClaim.take(connection, source_id)
+            own = await WorkerClaim.acquire(connection, source_id)
             await absorb_part(connection, other, own)
         else:
             values = {"source": source_id, "worker": part.worker}

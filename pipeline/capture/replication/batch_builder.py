@@ -27,7 +27,8 @@ class BatchBuilder:
     """
 
     def __init__(self, confirm_rule: ConfirmRule) -> None:
-        self._on_begin, self._on_commit, self._on_take = confirm_rule.begin, confirm_rule.commit, confirm_rule.take
+        self._on_begin, self._on_commit = confirm_rule.begin, confirm_rule.commit
+        self._on_batch = confirm_rule.begin_staging
         self._rows: list[bytes] = []
         self._first_lsn = 0
         self._last_lsn = 0
@@ -171,14 +172,14 @@ class BatchBuilder:
         kept = self._rows[self._open_at :]
         size = sum(map(len, kept))
         if self._begin is None or self._whole is None or size > KEPT_BYTES:
-            return self.take()
+            return self.take_batch()
         begin = self._begin
         del self._rows[self._open_at :]
         self._ordinal -= len(kept)
         self._begin = None
         if self._rows:
             self._last_lsn = lsn_of(self._rows[-1])
-        batch = self.take()
+        batch = self.take_batch()
         self._begin = begin
         self._rows, self.size, self._open_at = kept, size, 0
         self._ordinal += len(kept)
@@ -186,7 +187,7 @@ class BatchBuilder:
             self._first_lsn = self._last_lsn = begin.final_lsn
         return batch
 
-    def take(self) -> ChangeBatch | None:
+    def take_batch(self) -> ChangeBatch | None:
         """Return everything collected, also the beginning of an open transaction; None if nothing is collected.
 
         A batch may have no rows: transactions without changes for us still move the position. A transaction may also
@@ -216,7 +217,7 @@ class BatchBuilder:
         self._rows, self._whole, self._transactions, self.size = [], None, 0, 0
         self._open_at = 0
         self._places_range = False
-        self._on_take()
+        self._on_batch()
         return batch
 
     def _change(self, relation: StagedRelation, action: bytes) -> bytes:

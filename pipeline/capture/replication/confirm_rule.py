@@ -116,7 +116,7 @@ class ConfirmRule:
         if self.passed >= self.until:
             self._end()
 
-    def take(self) -> None:
+    def begin_staging(self) -> None:
         """Note that the arrived changes are about to be staged."""
         self._whole = False
         self._taken = True

@@ -90,7 +90,7 @@ class ReplayCheck:
                 self._keepalive(pgoutput.decode_keepalive(data))
                 if self.over:
                     return messages[place + 1 :]
-            elif data[0] == pgoutput.XLOG_DATA and not self._take(data):
+            elif data[0] == pgoutput.XLOG_DATA and not self._receive(data):
                 return [*self._held, *messages[place:]]
         return []
 
@@ -100,7 +100,7 @@ class ReplayCheck:
             self.received = keepalive.wal_end
             self._idle(keepalive.wal_end)
 
-    def _take(self, data: bytes) -> bool:
+    def _receive(self, data: bytes) -> bool:
         kind = data[_HEADER]
         if kind == _BEGIN:
             return self._take_begin(data)

@@ -21,7 +21,7 @@ class SocketWatch:
         """Wait until there is something to read, or until `wake`."""
         self._readable.clear()
         if not self._watched:
-            asyncio.get_running_loop().add_reader(self._socket, self._seen)
+            asyncio.get_running_loop().add_reader(self._socket, self._on_data)
             self._watched = True
         await self._readable.wait()
 
@@ -35,6 +35,6 @@ class SocketWatch:
             self._watched = False
             asyncio.get_running_loop().remove_reader(self._socket)
 
-    def _seen(self) -> None:
+    def _on_data(self) -> None:
         self.close()
         self._readable.set()

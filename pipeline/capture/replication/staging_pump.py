@@ -125,7 +125,7 @@ class StagingPump:
 
     async def _stage(self, *, durable: bool) -> int:
         """Stage the collected rows; returns how many there were."""
-        batch = self._batch.take() if self._writer.may_split else self._batch.take_whole()
+        batch = self._batch.take_batch() if self._writer.may_split else self._batch.take_whole()
         if batch is None:
             return 0
         self._space.set()

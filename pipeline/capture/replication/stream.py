@@ -141,7 +141,7 @@ class ReplicationStream:
         called, and `read` waits.
         """
         gathered = time.monotonic() - self._received_at >= self._gather
-        while not (messages := self._take(limit, room)):
+        while not (messages := self._take_messages(limit, room)):
             before_wait()
             with self.starved:
                 if gathered:
@@ -192,7 +192,7 @@ class ReplicationStream:
         """Cut a connection that does not answer, from another thread; its user gets DatabaseUnavailableError."""
         connections.hang_up(self._session)
 
-    def _take(self, limit: int, room: int) -> list[bytes]:
+    def _take_messages(self, limit: int, room: int) -> list[bytes]:
         messages = self._received(limit, room) if self._end is None else []
         if self._skipped_publication:
             raise PublicationMissingError(self._skipped_publication)

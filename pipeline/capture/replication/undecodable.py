@@ -68,7 +68,7 @@ async def skip_requested(connection: Connection, staging: AsyncConnection[TupleR
     """
     blocked = blocked_transactions.current(connection, source.id)
     if blocked is not None and blocked.requested_at is not None:
-        claim = await WorkerClaim.take(staging, source.id)
+        claim = await WorkerClaim.acquire(staging, source.id)
         if claim.position <= blocked.commit_lsn:
             await _skip(connection, staging, claim, source, blocked)
     skipped = blocked_transactions.last_skipped(connection, source.id)

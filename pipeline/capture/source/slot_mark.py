@@ -61,7 +61,7 @@ def write_mark(source: Connection, pipeline: Connection, publication: str, slot:
     if ours is None:
         return False
     for name, comment in _comments(source).items():
-        lines = [line for line in comment.split("\n") if comment and not _of(line, slot)]
+        lines = [line for line in comment.split("\n") if comment and not _is_of(line, slot)]
         if name == publication:
             lines.append(_line(slot, ours))
         new = "\n".join(lines)
@@ -86,7 +86,7 @@ def marking_statement(
         or ours in find_marks(source, slot)
     ):
         return None
-    lines = [line for line in comments.get(publication, "").split("\n") if line and not _of(line, slot)]
+    lines = [line for line in comments.get(publication, "").split("\n") if line and not _is_of(line, slot)]
     text = "\n".join([*lines, _line(slot, ours)])
     return sql.SQL("comment on publication {} is {}").format(sql.Identifier(publication), text).as_string(source)
 
@@ -95,7 +95,7 @@ def _line(slot: str, ours: str) -> str:
     return f'slot "{slot}" is read by pipeline database {ours}'
 
 
-def _of(line: str, slot: str) -> bool:
+def _is_of(line: str, slot: str) -> bool:
     found = _MARK.fullmatch(line)
     return found is not None and found[1] == slot
 

@@ -14,12 +14,12 @@ from psycopg import sql
 
 from pipeline.errors import FollowerError, NotFollowableError, RowDiffersError, StatementRefusedError
 from pipeline.followers.applying import position, sets, truncates
-from pipeline.followers.applying.ahead import ReadAheadError
 from pipeline.followers.applying.elements import REFUSALS, send
 from pipeline.followers.applying.followed_tables import FollowedTables, TableToFollow
 from pipeline.followers.applying.outcomes import OrderedEvent, require_whole
 from pipeline.followers.applying.passes import EpochGap, PlannedPass
 from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.read_ahead import ReadAheadError
 from pipeline.followers.applying.reading import (
     DEFAULT_SIZES,
     EventsInOrder,
@@ -31,7 +31,7 @@ from pipeline.followers.applying.reading import (
 from pipeline.followers.applying.relay_statements import RelayStatements
 from pipeline.followers.applying.table_statements import TableStatements
 from pipeline.followers.applying.truncates import Empty
-from pipeline.followers.applying.upcoming import LogSelection, NothingNext, SharedReader, UpcomingPasses
+from pipeline.followers.applying.upcoming_passes import LogSelection, NothingNext, SharedReader, UpcomingPasses
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.postgres import connections, copy_data
 from pipeline.postgres.connections import Connection

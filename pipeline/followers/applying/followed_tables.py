@@ -11,8 +11,8 @@ from psycopg.rows import dict_row
 
 from pipeline.errors import FollowerError, SchemaChangeError
 from pipeline.followers.applying import table_versions
-from pipeline.followers.applying.copied import SnapshotCopy
 from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.snapshot_copy import SnapshotCopy
 from pipeline.followers.applying.table_versions import (
     AS_OF_POSITION,
     FollowerForm,

@@ -15,7 +15,7 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from pipeline.errors import CursorExpiredError, NotFollowableError
-from pipeline.followers.applying import copied, table_versions
+from pipeline.followers.applying import snapshot_copy, table_versions
 from pipeline.followers.applying.followed_tables import FollowedTables
 from pipeline.followers.applying.table_versions import HistoryPlace
 from pipeline.log.page import OldestKeptSeq
@@ -209,7 +209,7 @@ def _copies(tables: FollowedTables) -> dict[str, sql.Composable]:
         "copied_epochs": sql.Literal([copy.source_epoch for _, copy in found]),
         "copied_lsns": sql.Literal([copy.lsn for _, copy in found]),
         "snapshots": sql.Literal([copy.snapshot for _, copy in found]),
-        "in_copy": copied.contains(*(sql.SQL(name) for name in names)),
+        "in_copy": snapshot_copy.contains(*(sql.SQL(name) for name in names)),
     }
 
 

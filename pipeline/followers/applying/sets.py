@@ -144,7 +144,7 @@ class _SetWriter:
         if self._given.has("delete"):
             self._change("delete", statements.delete)
         if self._moves:
-            self._take()
+            self._remove()
         if self._given.has("update"):
             self._change("update", statements.update)
         for operation in ("insert", "upsert"):
@@ -157,11 +157,11 @@ class _SetWriter:
         if (seq := self._given.send(query, operation)) is not None:
             raise missing_row(self._statements, seq)
 
-    def _take(self) -> None:
+    def _remove(self) -> None:
         """Delete the rows that get another key, or that may swap unique values."""
         if self._carries:
             self._follower.execute(self._statements.make_carried.encode())
-        self._change("move", self._statements.take if self._carries else self._statements.delete)
+        self._change("move", self._statements.take_rows if self._carries else self._statements.delete)
         if self._final and self._statements.table.uniques:
             self._given.send(self._statements.clear, "move")
 

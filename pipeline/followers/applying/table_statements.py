@@ -74,7 +74,7 @@ class TableStatements:
         return self._compose("make_carried", columns=self._carried_values)
 
     @cached_property
-    def take(self) -> str:
+    def take_rows(self) -> str:
         """Delete rows, and keep those values in the temporary table."""
         shape = self._shape
         return self._compose("take_rows", given=shape.marks, same=shape.same_key, carried=self._carried_values)

@@ -13,8 +13,8 @@ from psycopg.types.json import Jsonb
 
 from pipeline.errors import ApplierOvertakenError
 from pipeline.followers.applying import position
-from pipeline.followers.applying.copied import SnapshotCopy
 from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.snapshot_copy import SnapshotCopy
 from pipeline.followers.applying.table_versions import LAST, CopiedForm, HistoryPlace
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.postgres import queries

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeline.followers.applying.copied import SnapshotCopy
 from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.snapshot_copy import SnapshotCopy
 from pipeline.followers.applying.table_versions import HistoryPlace
 from pipeline.log.staging import progress
 from pipeline.postgres import queries

@@ -149,7 +149,9 @@ def _dump_at_once(source: Connection, dsn: str, tables: Sequence[NamedTable]) ->
                     "tables of a follower were renamed at the source before they were made"
                 )
             parts = {table: labels[table.table_oid] for table in there}
-            return {table: _TableDump(dump.of(names), forms[table.table_oid], names) for table, names in parts.items()}
+            return {
+                table: _TableDump(dump.select(names), forms[table.table_oid], names) for table, names in parts.items()
+            }
     raise FollowerError(
         f"--schema create: tables of the source are altered all the time, so {TRIES} dumps of their schema were"
         " outdated at once; try again when no session alters them"

@@ -19,9 +19,9 @@ from psycopg import sql
 from pipeline.errors import ApplierOvertakenError, DatabaseUnavailableError, SchemaChangeError, StatementRefusedError
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import LogApplier
-from pipeline.followers.applying.copied import SnapshotCopy
 from pipeline.followers.applying.followed_tables import TableToFollow
 from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.snapshot_copy import SnapshotCopy
 from pipeline.followers.applying.table_versions import FollowerForm, HistoryPlace
 from pipeline.followers.copying import checks, copies
 from pipeline.followers.copying.copies import RequestedCopy

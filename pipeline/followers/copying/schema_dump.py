@@ -78,7 +78,7 @@ class SchemaDump:
         """Statements that create the keys and indexes of the tables."""
         return [each.text for each in self.entries if each.kind in _AFTER and not each.is_unvalidated]
 
-    def of(self, labels: Collection[tuple[str, str]]) -> SchemaDump:
+    def select(self, labels: Collection[tuple[str, str]]) -> SchemaDump:
         """Return a dump with only the entries of these schemas and labels."""
         return replace(self, entries=tuple(each for each in self.entries if (each.schema, each.label) in labels))
 

@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 
 from pipeline.errors import FollowerError, PipelineError
-from pipeline.followers.applying.copied import SnapshotCopy
+from pipeline.followers.applying.snapshot_copy import SnapshotCopy
 from pipeline.postgres import connections, copy_data, queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement

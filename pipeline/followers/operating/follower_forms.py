@@ -32,13 +32,13 @@ class TableForm:
 
     - `differing`: how the table differs, in one line; None: not at all, or no event tells its form.
     - `name`, `columns`: of the newest form, None if no event tells them; the name may be that of a later copy.
-    - `there`: the columns at the follower.
+    - `columns_at_follower`: the columns at the follower.
     """
 
     differing: str | None
     name: tuple[str, str] | None
     columns: frozenset[str] | None
-    there: frozenset[str]
+    columns_at_follower: frozenset[str]
 
     def altered_since(self, name: tuple[str, str], columns: Iterable[str]) -> str | None:
         """Return what the source has altered since this form, if its table has this name and these columns now."""
@@ -51,24 +51,24 @@ class TableForm:
         return f"altered at the source since its newest event: {', '.join(found)}" if found else None
 
 
-def find_difference(source: Connection, log: Connection, registered: RegisteredFollower) -> str | None:
+def find_difference(source: Connection, log: Connection, registration: RegisteredFollower) -> str | None:
     """Say in one line how the first table that differs does so; None if none does. Raises DatabaseUnavailableError."""
-    if not registered.table_states:
+    if not registration.table_states:
         return None
-    with connecting.connect(registered.name, registered.dsn, program=_PROGRAM, prepare_threshold=None) as follower:
-        for table in registered.table_states:
-            form = compare(source, log, follower, registered, table)
+    with connecting.connect(registration.name, registration.dsn, program=_PROGRAM, prepare_threshold=None) as follower:
+        for table in registration.table_states:
+            form = compare(source, log, follower, registration, table)
             if form.differing:
                 return f"table {table.table_schema}.{table.table_name} {form.differing}"
     return None
 
 
 def compare(
-    source: Connection, log: Connection, follower: Connection, registered: RegisteredFollower, table: FollowerTable
+    source: Connection, log: Connection, follower: Connection, registration: RegisteredFollower, table: FollowerTable
 ) -> TableForm:
     """Compare one table of the follower, at the follower's current position."""
     with reading_session.transaction(follower, session_settings.SOURCE):
-        here = position.find(follower, registered.source_id, registered.name)
+        here = position.find(follower, registration.source_id, registration.name)
         if here is None or _is_to_be_copied(follower, here, table.table_oid):
             return TableForm(None, None, None, frozenset())
         formed = beginning.table_form(follower, here, table.table_oid)
@@ -85,7 +85,7 @@ def compare(
             is_copied = copied is not None and copied.place >= known.place
             if not is_copied and _source_name(source, table.table_oid) not in (called, None):
                 return TableForm(f"has the name {'.'.join(name)} in the log", name, columns, there)
-        dropped = _dropped_columns(log, follower, registered, here, known, formed)
+        dropped = _dropped_columns(log, follower, registration, here, known, formed)
         return TableForm(_column_differences(columns - there, there & dropped) or None, called, columns, there)
 
 
@@ -131,7 +131,7 @@ def _column_differences(lacking: Collection[str], dropped: Collection[str]) -> s
 def _dropped_columns(
     log: Connection,
     follower: Connection,
-    registered: RegisteredFollower,
+    registration: RegisteredFollower,
     here: FollowerPosition,
     known: TableFormVersion,
     formed: FollowerForm,
@@ -139,8 +139,8 @@ def _dropped_columns(
     """Return columns that the table lost while it was followed or copied, without the follower's own columns."""
     copied = copies.find(follower, here).get(known.table_oid)
     since = copied.place if copied is not None else BEGINNING
-    if copied is None and registered.copy == "none":
-        values = {"seq": registered.made_seq}
+    if copied is None and registration.copy == "none":
+        values = {"seq": registration.made_seq}
         begins = queries.one(log, beginning.EventPlace, statement("followers.running", "place_of_seq"), values)
         since = HistoryPlace(begins.source_epoch, begins.commit_lsn or 0, 0) if begins else BEGINNING
     earlier = _versions_since(

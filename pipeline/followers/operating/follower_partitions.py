@@ -37,7 +37,7 @@ _TRIED_AGAIN = timedelta(seconds=1)
 class PartitionFinding:
     """One line with what a follower lacks or keeps of partitions. `waits`: True if that changes by itself."""
 
-    said: str
+    text: str
     waits: bool
 
 
@@ -73,12 +73,12 @@ class FollowerPartitions:
         self._config, self._source, self._pipeline, self._stored = config, source, pipeline, stored
         self._marked_at = time.monotonic()
 
-    def find_unseen(self, registered: RegisteredFollower) -> str | None:
+    def find_unseen(self, registration: RegisteredFollower) -> str | None:
         """Return which table has other partitions at the source than the server has seen; None if no table has."""
         known = known_tables.read(self._pipeline, self._stored)
         names = {
             each.table_oid: f"{each.table_schema}.{each.table_name}"
-            for each in registered.table_states
+            for each in registration.table_states
             if each.table_oid in known and known[each.table_oid].captured
         }
         there = queries.rows(
@@ -106,30 +106,32 @@ class FollowerPartitions:
         tables = captured_now.read(self._config, self._source, self._pipeline, self._stored)
         return {oid for table in tables.values() for oid in table.covered}
 
-    def may_continue(self, registered: RegisteredFollower) -> bool:
+    def may_continue(self, registration: RegisteredFollower) -> bool:
         """Return True if a stopped follower has not tried again since a partition joined."""
-        if self.find_unseen(registered) is not None or registered.reported_at is None:
+        if self.find_unseen(registration) is not None or registration.reported_at is None:
             return True
         return any(
-            each.has_joined and each.is_read and registered.reported_at < each.seen_at + _TRIED_AGAIN
-            for each in self._changes(registered)
+            each.has_joined and each.is_read and registration.reported_at < each.seen_at + _TRIED_AGAIN
+            for each in self._changes(registration)
         )
 
-    def compare(self, registered: RegisteredFollower) -> PartitionFinding | None:
+    def compare(self, registration: RegisteredFollower) -> PartitionFinding | None:
         """Return the first thing that a follower lacks or keeps; None if there is none.
 
         Raises DatabaseUnavailableError.
         """
-        if (unseen := self.find_unseen(registered)) is not None:
+        if (unseen := self.find_unseen(registration)) is not None:
             return PartitionFinding(unseen, waits=True)
-        changes = self._changes(registered)
+        changes = self._changes(registration)
         if not changes:
             return None
         with (
-            connecting.connect(registered.name, registered.dsn, program=_PROGRAM, prepare_threshold=None) as follower,
+            connecting.connect(
+                registration.name, registration.dsn, program=_PROGRAM, prepare_threshold=None
+            ) as follower,
             reading_session.transaction(follower, session_settings.SOURCE),
         ):
-            there = _FollowerState.read(follower, registered)
+            there = _FollowerState.read(follower, registration)
             findings = [finding for each in changes if there and (finding := there.check(each))]
         self._mark()
         return min(findings, key=lambda each: each.waits, default=None)
@@ -140,8 +142,8 @@ class FollowerPartitions:
             source_rows.mark(self._source)
             self._marked_at = time.monotonic()
 
-    def _changes(self, registered: RegisteredFollower) -> list[_Change]:
-        values = {"source": registered.source_id, "roots": [each.table_oid for each in registered.table_states]}
+    def _changes(self, registration: RegisteredFollower) -> list[_Change]:
+        values = {"source": registration.source_id, "roots": [each.table_oid for each in registration.table_states]}
         return queries.rows(self._pipeline, _Change, statement("followers.operating", "partitions_of_tables"), values)
 
 
@@ -157,19 +159,19 @@ class _FollowerState:
     divided: Mapping[int, PartitioningState]
 
     @classmethod
-    def read(cls, follower: Connection, registered: RegisteredFollower) -> _FollowerState | None:
+    def read(cls, follower: Connection, registration: RegisteredFollower) -> _FollowerState | None:
         """Read the state of a follower; None if it has not begun."""
-        here = position.find(follower, registered.source_id, registered.name)
+        here = position.find(follower, registration.source_id, registration.name)
         if here is None:
             return None
         called = {
             oid: (each.table_schema, each.table_name)
-            for oid, each in beginning.table_names(follower, registered).items()
+            for oid, each in beginning.table_names(follower, registration).items()
         }
         made = copies.find(follower, here)
         copied = {oid: copy.place for oid, copy in made.items() if copy is not None}
-        divided = detected_partitions.partitioning_states(follower, registered)
-        return cls(follower, registered, here.seq, called, copied, divided)
+        divided = detected_partitions.partitioning_states(follower, registration)
+        return cls(follower, registration, here.seq, called, copied, divided)
 
     def check(self, each: _Change) -> PartitionFinding | None:
         """Return what a table lacks or keeps of a partition."""

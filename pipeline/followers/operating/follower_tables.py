@@ -13,7 +13,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import FollowerRefusedError
 from pipeline.findings import first_names
 from pipeline.followers.admission.tables import PublishedTable
-from pipeline.followers.routed import is_routed
+from pipeline.followers.routed_tables import is_routed
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement

@@ -33,5 +33,5 @@ def watch(context: typer.Context, as_json: Json = False) -> int:
     ):
         while True:
             began = time.monotonic()
-            show(watched.look())
+            show(watched.read_state())
             time.sleep(max(EVERY - (time.monotonic() - began), 0))

@@ -134,7 +134,7 @@ def _came_after(
     source: Connection,
     pipeline: Connection,
     stored: ReplicationSource,
-    registered: RegisteredFollower,
+    registration: RegisteredFollower,
     last: FollowerPosition,
 ) -> CameAfter | None:
     """Return what is committed by now and the follower lacks; None if the log does not get there in time."""
@@ -145,8 +145,8 @@ def _came_after(
         time.sleep(_POLL)
     values = {
         "after": last.seq,
-        "source": registered.source_id,
-        "oids": [table.table_oid for table in registered.table_states],
+        "source": registration.source_id,
+        "oids": [table.table_oid for table in registration.table_states],
     }
     return queries.one(pipeline, CameAfter, statement("followers.operating", "events_after"), values)
 

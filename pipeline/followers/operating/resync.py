@@ -64,28 +64,34 @@ def resync(pipeline: Connection, name: str, tables: Sequence[str]) -> RequestedR
     )
 
 
-def _choose_tables(registered: RegisteredFollower, tables: Sequence[str]) -> list[FollowerTable]:
+def _choose_tables(registration: RegisteredFollower, tables: Sequence[str]) -> list[FollowerTable]:
     """Return the follower's tables with these names. Raises TableRefusedError."""
     chosen = list[FollowerTable]()
     for name in tables:
-        if matching := [table for table in registered.table_states if patterns.matches((name,), _name(table))]:
+        if matching := [table for table in registration.table_states if patterns.matches((name,), _name(table))]:
             chosen += matching
             continue
-        if name == "*" and not registered.table_states:
+        if name == "*" and not registration.table_states:
             continue  # its position moves if the log lost what it has
-        has = first_names(_name(table) for table in registered.table_states) if registered.table_states else "no tables"
-        raise TableRefusedError(f"{connecting.label(registered.name)} has no table {name}; it has {has}")
+        has = (
+            first_names(_name(table) for table in registration.table_states)
+            if registration.table_states
+            else "no tables"
+        )
+        raise TableRefusedError(f"{connecting.label(registration.name)} has no table {name}; it has {has}")
     return list(dict.fromkeys(chosen))
 
 
-def _request_copies(follower: Connection, registered: RegisteredFollower, oids: Sequence[int]) -> tuple[int, set[int]]:
+def _request_copies(
+    follower: Connection, registration: RegisteredFollower, oids: Sequence[int]
+) -> tuple[int, set[int]]:
     """Return the seq from which on these tables are copied again, and the tables whose copy was requested already."""
     begun = position.installed_version(follower) is not None
     with follower.transaction():
-        here = position.find_and_lock(follower, registered.source_id, registered.name) if begun else None
+        here = position.find_and_lock(follower, registration.source_id, registration.name) if begun else None
         if here is None:
             raise FollowerError(
-                f"{connecting.label(registered.name)} has not begun: once a server runs, it copies all of its tables"
+                f"{connecting.label(registration.name)} has not begun: once a server runs, it copies all of its tables"
             )
         copying = {oid for oid, copied in copies.find(follower, here).items() if copied is None}
         copying |= {each.oid for each in copies.requested(follower, here)}

@@ -62,13 +62,13 @@ def skip(config: Config, pipeline: Connection, name: str, seq: int) -> SkippedTr
     )
 
 
-def _require_next(registered: RegisteredFollower, next_one: NextTransaction | None, here: int, seq: int) -> None:
+def _require_next(registration: RegisteredFollower, next_one: NextTransaction | None, here: int, seq: int) -> None:
     """Raise FollowerError if the seq does not belong to the next transaction."""
-    what = connecting.label(registered.name)
+    what = connecting.label(registration.name)
     if next_one is None:
         raise FollowerError(
             f"{what} is at seq {here}, and the log has no transaction that comes next: nothing can be skipped; "
-            f"`pipeline followers show {registered.name}` says what is in its way"
+            f"`pipeline followers show {registration.name}` says what is in its way"
         )
     if not next_one.first_seq <= seq <= next_one.last_seq:
         where = f"seq {next_one.first_seq}" + (
@@ -76,5 +76,5 @@ def _require_next(registered: RegisteredFollower, next_one: NextTransaction | No
         )
         raise FollowerError(
             f"{what} has stopped before the transaction of {where}, and seq {seq} is not of it; "
-            f"name that one: `pipeline followers skip-transaction {registered.name} {next_one.first_seq}`"
+            f"name that one: `pipeline followers skip-transaction {registration.name} {next_one.first_seq}`"
         )

@@ -119,25 +119,25 @@ def verify(
 
 
 @contextmanager
-def _both_sides(config: Config, registered: RegisteredFollower) -> Iterator[tuple[Connection, Connection]]:
+def _both_sides(config: Config, registration: RegisteredFollower) -> Iterator[tuple[Connection, Connection]]:
     """Connect to both sides with the same settings, which raise an error if a row security policy hides rows."""
     there = {"settings": comparison.FOLLOWER, "prepare_threshold": None}
     with (
         reading_session.connect(config, name=_PROGRAM, settings=comparison.SOURCE) as source,
-        connecting.connect(registered.name, registered.dsn, program=_PROGRAM, **there) as follower,
+        connecting.connect(registration.name, registration.dsn, program=_PROGRAM, **there) as follower,
     ):
         try:
             yield source, follower
         except psycopg.OperationalError as error:
             if follower.broken:
-                raise connecting.unavailable(registered.name, registered.dsn, error) from error
+                raise connecting.unavailable(registration.name, registration.dsn, error) from error
             raise
 
 
 def _choose_tables(
-    source: Connection, registered: RegisteredFollower, names: Sequence[str], captured: dict[int, CapturedTable]
+    source: Connection, registration: RegisteredFollower, names: Sequence[str], captured: dict[int, CapturedTable]
 ) -> list[FollowerTable]:
-    by_oid = {table.table_oid: table for table in registered.table_states}
+    by_oid = {table.table_oid: table for table in registration.table_states}
     if not names:
         return list(by_oid.values())
     chosen = []
@@ -145,8 +145,8 @@ def _choose_tables(
         table = start.captured_table(source, name, captured)
         if table.oid not in by_oid:
             raise TableRefusedError(
-                f"{connecting.label(registered.name)} does not have {table.schema}.{table.name}; "
-                f"`pipeline followers show {registered.name}` lists its tables"
+                f"{connecting.label(registration.name)} does not have {table.schema}.{table.name}; "
+                f"`pipeline followers show {registration.name}` lists its tables"
             )
         chosen.append(by_oid[table.oid])
     return list(dict.fromkeys(chosen))
@@ -162,10 +162,10 @@ class _TableVerifier:
         captured: dict[int, CapturedTable],
         reach: FollowerCatchUp,
         on_step: OnStep,
-        registered: RegisteredFollower,
+        registration: RegisteredFollower,
     ) -> None:
         self._source, self._pipeline, self._follower = source, pipeline, follower
-        self._stored, self._captured, self._found = stored, captured, registered
+        self._stored, self._captured, self._found = stored, captured, registration
         self._reach, self._on_step = reach, on_step
 
     def compare(self, table: FollowerTable) -> VerifiedTable:
@@ -218,7 +218,7 @@ class _TableVerifier:
         found.altered = form.altered_since((described.schema, described.name), described.columns)
         if form.columns is None:
             return described
-        columns = tuple(each for each in described.columns if each in form.there or each in described.key)
+        columns = tuple(each for each in described.columns if each in form.columns_at_follower or each in described.key)
         return replace(described, columns=columns)
 
     def _now(self, table: FollowerTable) -> FollowerTable:

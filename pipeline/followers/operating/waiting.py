@@ -98,7 +98,7 @@ def _find_differences(
         finding = partitions.compare(each) if each.name in names else None
         if finding is None:
             continue
-        said = f'follower "{each.name}": {finding.said}'
+        said = f'follower "{each.name}": {finding.text}'
         if not finding.waits:
             return said, None
         waits = waits or said

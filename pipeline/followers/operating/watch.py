@@ -95,7 +95,7 @@ class FollowersWatch:
         for each in self._countings.values():
             each.end()
 
-    def look(self) -> WatchState:
+    def read_state(self) -> WatchState:
         """Return the current state. A database that does not answer gets a reason, and no call waits for it."""
         now = datetime.now(UTC)
         try:
@@ -114,7 +114,7 @@ class FollowersWatch:
         tables = {table.table_oid: table for each in found for table in each.table_states}
         listed = sorted(tables.values(), key=lambda each: (each.table_schema, each.table_name))
         counting = self._counting(SOURCE, connect=partial(_connect_source, self._config), by_oid=True)
-        rows, reason = counting.look(listed)
+        rows, reason = counting.last_counts(listed)
         return WatchedDatabase(
             SOURCE, None, None, None, head, 0, 0.0, self._rate("", passed), reason, _watched_tables(listed, rows)
         )
@@ -122,7 +122,7 @@ class FollowersWatch:
     def _follower(self, each: RegisteredFollower, served: bool) -> WatchedDatabase:
         shown = status.follower_status(each, served=served)
         counting = self._counting(f"{each.id} {each.name}", partial(_connect_follower, each.name, each.dsn))
-        rows, reason = counting.look(each.table_states)
+        rows, reason = counting.last_counts(each.table_states)
         return WatchedDatabase(
             each.name,
             shown.state,
@@ -186,7 +186,7 @@ class RowCounter:
         self._connection: Connection | None = None
         supervised.start_thread(f"counting {name}", self._run)
 
-    def look(self, tables: Sequence[NamedTable]) -> tuple[dict[int, RowCount | None], str | None]:
+    def last_counts(self, tables: Sequence[NamedTable]) -> tuple[dict[int, RowCount | None], str | None]:
         """Return the last counts by the oid at the source, or why none are known, and count these tables next."""
         self._tables = tables
         began, connection = self._began, self._connection

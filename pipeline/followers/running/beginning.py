@@ -11,10 +11,10 @@ from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
 from pipeline.followers import connecting
 from pipeline.followers.applying import position
-from pipeline.followers.applying.copied import SnapshotCopy
 from pipeline.followers.applying.followed_tables import TableToFollow
 from pipeline.followers.applying.passes import EpochGap
 from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.snapshot_copy import SnapshotCopy
 from pipeline.followers.applying.table_versions import AS_OF_POSITION, FollowerForm
 from pipeline.followers.copying import (
     copies,
@@ -62,13 +62,18 @@ class EventPlace:
     committed_at: datetime | None
 
 
-def first_position(log: Connection, registered: RegisteredFollower) -> FollowerPosition:
+def first_position(log: Connection, registration: RegisteredFollower) -> FollowerPosition:
     """Return the position after the registered seq. Its transaction decides which form the tables have there."""
-    place = queries.one(log, EventPlace, statement(_FOLDER, "place_of_seq"), {"seq": registered.seq}) or EventPlace(
+    place = queries.one(log, EventPlace, statement(_FOLDER, "place_of_seq"), {"seq": registration.seq}) or EventPlace(
         0, None, None
     )
     return FollowerPosition(
-        registered.source_id, registered.name, place.source_epoch, registered.seq, place.commit_lsn, place.committed_at
+        registration.source_id,
+        registration.name,
+        place.source_epoch,
+        registration.seq,
+        place.commit_lsn,
+        place.committed_at,
     )
 
 
@@ -80,31 +85,31 @@ class _InUse:
     publications: list[str]
 
 
-def begin(log: Connection, follower: Connection, registered: RegisteredFollower) -> None:
+def begin(log: Connection, follower: Connection, registration: RegisteredFollower) -> None:
     """Begin a follower, unless it has begun already. Raises FollowerReleasedError."""
-    begins = first_position(log, registered)
-    oids = [table.table_oid for table in registered.table_states]
-    position.reopen(follower, registered.source_id, registered.name, registered.id)
-    store_tables(follower, registered)
-    if registered.copy == "source":
-        copies.begin(follower, begins, registered.id, oids)
+    begins = first_position(log, registration)
+    oids = [table.table_oid for table in registration.table_states]
+    position.reopen(follower, registration.source_id, registration.name, registration.id)
+    store_tables(follower, registration)
+    if registration.copy == "source":
+        copies.begin(follower, begins, registration.id, oids)
     else:
         with follower.transaction():
             if position.begin(follower, begins):
-                if registered.copy == "log":
+                if registration.copy == "log":
                     # The tables have the source's current form, even if the log begins with an older one.
-                    reached_versions.begin(log, follower, begins, registered.table_states)
+                    reached_versions.begin(log, follower, begins, registration.table_states)
                 else:
-                    reached_versions.begin_at_position(follower, begins, registered.table_states)
-    rewritten_tables.begin(log, follower, registered, begins)
+                    reached_versions.begin_at_position(follower, begins, registration.table_states)
+    rewritten_tables.begin(log, follower, registration, begins)
 
 
-def store_tables(follower: Connection, registered: RegisteredFollower) -> None:
+def store_tables(follower: Connection, registration: RegisteredFollower) -> None:
     """Store in the follower which tables this source feeds, so that no other source is added that feeds them, too."""
-    tables = list(table_names(follower, registered).values())
+    tables = list(table_names(follower, registration).values())
     values = {
-        "source": registered.source_id,
-        "follower": registered.name,
+        "source": registration.source_id,
+        "follower": registration.name,
         "oids": [each.table_oid for each in tables],
         "schemas": [each.table_schema for each in tables],
         "names": [each.table_name for each in tables],
@@ -116,7 +121,7 @@ def copy_tables(
     config: Config,
     log: Connection,
     follower: Connection,
-    registered: RegisteredFollower,
+    registration: RegisteredFollower,
     stop: StopSignal,
     go_on: Callable[[], bool],
     say: Callable[[NamedTable, TableNote | None], None],
@@ -126,24 +131,25 @@ def copy_tables(
     Each of these is retried later by `TableCopier`, while the other tables follow the log. `go_on` and `say` are called
     from several threads. Raises CopyInterruptedError, and any error that stops the copies.
     """
-    here, tables = current_position(follower, registered), table_names(follower, registered)
+    here, tables = current_position(follower, registration), table_names(follower, registration)
     refused = dict[NamedTable, TableNote]()
     if pending := table_copies.pending(follower, here, tables.values()):
-        make_tables = source_tables(config, log, registered)
-        refused = _make_missing(config, registered, here, pending)
-        forms = FirstForms(log, registered, make_renames(config, lambda: registered), lambda: plain_session(registered))
+        make_tables = source_tables(config, log, registration)
+        refused = _make_missing(config, registration, here, pending)
+        renames = make_renames(config, lambda: registration)
+        forms = FirstForms(log, registration, renames, lambda: plain_session(registration))
 
         @contextmanager
         def copier() -> Iterator[TableCopies]:
-            with connect_source(config) as source, applier_session(registered) as there:
+            with connect_source(config) as source, applier_session(registration) as session:
                 made = make_tables(source)
-                yield TableCopies(made, there, here, forms, truncate=registered.truncates, go_on=go_on, say=say)
+                yield TableCopies(made, session, here, forms, truncate=registration.truncates, go_on=go_on, say=say)
 
         refused |= side_by_side.make(copier, [table for table in pending if table not in refused], stop.wait)
     anew = {each.oid for each in copies.requested(follower, here)} | {table.table_oid for table in refused}
     made = {oid: table for oid, table in tables.items() if oid not in anew}
     if pending_statements.unfinished_tables(follower, here) - anew:
-        with plain_session(registered) as session, connect_source(config) as source:
+        with plain_session(registration) as session, connect_source(config) as source:
             for table, error in pending_statements.finish(session, here, made).items():
                 refused[table] = refusals.note_of(error, session, source, table.table_oid)
     for table, note in refused.items():
@@ -154,12 +160,12 @@ def copy_tables(
 
 
 def _make_missing(
-    config: Config, registered: RegisteredFollower, here: FollowerPosition, tables: Sequence[NamedTable]
+    config: Config, registration: RegisteredFollower, here: FollowerPosition, tables: Sequence[NamedTable]
 ) -> dict[NamedTable, TableNote]:
     """Create the tables that the follower lacks, unless `--schema exists`; returns those that failed, and why."""
-    if registered.schema_mode != "create":
+    if registration.schema_mode != "create":
         return {}
-    with connect_source(config) as source, plain_session(registered) as session:
+    with connect_source(config) as source, plain_session(registration) as session:
         why = missing_tables.make(source, config.source_reading, session, here, tables)
         return {table: refusals.note_of(error, session, source, table.table_oid) for table, error in why.items()}
 
@@ -175,10 +181,10 @@ def connect_source(config: Config) -> Connection:
 
 
 def source_tables(
-    config: Config, log: Connection, registered: RegisteredFollower
+    config: Config, log: Connection, registration: RegisteredFollower
 ) -> Callable[[Connection], SourceTables]:
     """Return a function that makes `SourceTables` over a connection to the source, with its current publications."""
-    used = queries.one(log, _InUse, statement(_FOLDER, "publications"), {"source": registered.source_id})
+    used = queries.one(log, _InUse, statement(_FOLDER, "publications"), {"source": registration.source_id})
     if used is None:
         raise FollowerError("the pipeline database no longer knows the source of this follower")
     publications, epoch = used.publications, used.epoch
@@ -188,7 +194,7 @@ def source_tables(
 def wanted_tables(
     log: Connection,
     follower: Connection,
-    registered: RegisteredFollower,
+    registration: RegisteredFollower,
     here: FollowerPosition,
     looked: PartitionChanges,
 ) -> dict[int, TableToFollow]:
@@ -200,15 +206,15 @@ def wanted_tables(
     the applier must have its generation.
     """
     complete = dict[int, int | None]()
-    if registered.copy == "log":
-        complete = dict(log.execute(_COMPLETE_SEQS, {"source": registered.source_id}))
+    if registration.copy == "log":
+        complete = dict(log.execute(_COMPLETE_SEQS, {"source": registration.source_id}))
     made, anew = copies.find(follower, here), {each.oid for each in copies.requested(follower, here)}
     copied = log_progress.outstanding(log, here, made)
-    formed, compared = reached_versions.find(follower, here), epoch_gaps.find_comparisons(log, registered.source_id)
-    joined = joined_partitions.find_joined(log, registered.source_id, here.seq, made)
+    formed, compared = reached_versions.find(follower, here), epoch_gaps.find_comparisons(log, registration.source_id)
+    joined = joined_partitions.find_joined(log, registration.source_id, here.seq, made)
 
     def filled_upto(oid: int) -> int:
-        upto = (complete.get(oid, 0) or _NOT_YET) if registered.copy == "log" and oid not in made else 0
+        upto = (complete.get(oid, 0) or _NOT_YET) if registration.copy == "log" and oid not in made else 0
         if oid in joined:
             upto = max(upto, joined[oid] or _NOT_YET)
         copy = made.get(oid)
@@ -223,7 +229,7 @@ def wanted_tables(
         names = table.table_schema, table.table_name
         return TableToFollow(*names, filled, place, copied.get(oid), looked.joins_at(oid))
 
-    return {oid: wanted(table) for oid, table in table_names(follower, registered).items() if oid not in anew}
+    return {oid: wanted(table) for oid, table in table_names(follower, registration).items() if oid not in anew}
 
 
 def table_form(follower: Connection, here: FollowerPosition, oid: int) -> FollowerForm:
@@ -238,24 +244,24 @@ def _newest_form(stored: StoredForm | None, copy: SnapshotCopy | None) -> Follow
     return place
 
 
-def table_names(follower: Connection, registered: RegisteredFollower) -> dict[int, NamedTable]:
+def table_names(follower: Connection, registration: RegisteredFollower) -> dict[int, NamedTable]:
     """Return a follower's tables by oid, with their registered names or the names that a later schema change gave."""
     names = {
         each.table_oid: NamedTable(each.table_oid, each.table_schema, each.table_name)
-        for each in registered.table_states
+        for each in registration.table_states
     }
-    formed = reached_versions.find(follower, FollowerPosition(registered.source_id, registered.name))
+    formed = reached_versions.find(follower, FollowerPosition(registration.source_id, registration.name))
     return names | {
         oid: NamedTable(oid, each.table_schema, each.table_name) for oid, each in formed.items() if oid in names
     }
 
 
-def unsettled_tables(log: Connection, follower: Connection, registered: RegisteredFollower) -> dict[int, TableNote]:
+def unsettled_tables(log: Connection, follower: Connection, registration: RegisteredFollower) -> dict[int, TableNote]:
     """Return tables by oid that still get rows, with the note for `show`.
 
     Such a table is compared with the log after a gap, or gets the rows of a partition that joined.
     """
-    here = current_position(follower, registered)
+    here = current_position(follower, registration)
     made = copies.find(follower, here)
 
     def settles(oid: int, each: LogComparison) -> bool:
@@ -264,48 +270,48 @@ def unsettled_tables(log: Connection, follower: Connection, registered: Register
             return False
         return each.right_from is None or each.right_from > here.seq
 
-    known = {table.table_oid for table in registered.table_states}
-    compared = epoch_gaps.find_comparisons(log, registered.source_id)
-    joined = joined_partitions.find_joined(log, registered.source_id, here.seq, made)
+    known = {table.table_oid for table in registration.table_states}
+    compared = epoch_gaps.find_comparisons(log, registration.source_id)
+    joined = joined_partitions.find_joined(log, registration.source_id, here.seq, made)
     reasons = dict.fromkeys(joined, _JOINED)
     reasons |= {oid: _COMPARED for oid, each in compared.items() if settles(oid, each)}
     return {oid: reason for oid, reason in reasons.items() if oid in known}
 
 
 def next_gap(
-    log: Connection, follower: Connection, registered: RegisteredFollower, wanted: Mapping[int, TableToFollow]
+    log: Connection, follower: Connection, registration: RegisteredFollower, wanted: Mapping[int, TableToFollow]
 ) -> EpochGap | None:
     """Return the gap before whose epoch the follower must stop, as far as the log is applied to these tables.
 
     A table that will be copied again lacks nothing. Raises DatabaseUnavailableError if the answer is not known yet.
     """
-    here = current_position(follower, registered)
+    here = current_position(follower, registration)
     names = {oid: f"{each.schema}.{each.name}" for oid, each in wanted.items()}
-    return epoch_gaps.find_first(log, registered, names, here, copies.find(follower, here))
+    return epoch_gaps.find_first(log, registration, names, here, copies.find(follower, here))
 
 
 def request_unknown_copies(
-    log: Connection, follower: Connection, registered: RegisteredFollower, here: FollowerPosition
+    log: Connection, follower: Connection, registration: RegisteredFollower, here: FollowerPosition
 ) -> bool:
     """Request copies of tables whose deleted rows the log does not know; returns True if there are any.
 
     Raises ApplierOvertakenError.
     """
     made, anew = copies.find(follower, here), {each.oid for each in copies.requested(follower, here)}
-    lacking = [oid for oid in epoch_gaps.find_unknown_deletes(log, registered, made) if oid not in anew]
+    lacking = [oid for oid in epoch_gaps.find_unknown_deletes(log, registration, made) if oid not in anew]
     if lacking:
         copies.request(follower, here, lacking)
     return bool(lacking)
 
 
-def skip_expired(log: Connection, follower: Connection, registered: RegisteredFollower, head: int) -> bool:
+def skip_expired(log: Connection, follower: Connection, registration: RegisteredFollower, head: int) -> bool:
     """Move a follower to the seq `head` if the log has dropped or lost events that it needs; returns True if it moved.
 
     It moves only if all of its tables will be copied again, because their copies contain everything before. `head`: an
     end of the log up to which the follower knows all new tables.
     """
     with follower.transaction():
-        here = position.require_existing(follower, registered.source_id, registered.name, held=True)
+        here = position.require_existing(follower, registration.source_id, registration.name, held=True)
         anew = {each.oid for each in copies.requested(follower, here)}
         place = queries.one(log, EventPlace, statement(_FOLDER, "place_of_seq"), {"seq": head})
         is_lost = lost_log.explain_loss(log, here) is not None
@@ -313,7 +319,7 @@ def skip_expired(log: Connection, follower: Connection, registered: RegisteredFo
             (here.seq >= head and not is_lost)
             or place is None
             or place.committed_at is None
-            or anew != table_names(follower, registered).keys()
+            or anew != table_names(follower, registration).keys()
         ):
             return False
         after = position.advance(here, place.source_epoch, head, place.commit_lsn, place.committed_at)
@@ -321,16 +327,16 @@ def skip_expired(log: Connection, follower: Connection, registered: RegisteredFo
     return True
 
 
-def plain_session(registered: RegisteredFollower) -> Connection:
+def plain_session(registration: RegisteredFollower) -> Connection:
     """Return a session at the follower that creates tables; settings that their statements change end with it."""
-    return connecting.connect(registered.name, registered.dsn, program="pipeline applier")
+    return connecting.connect(registration.name, registration.dsn, program="pipeline applier")
 
 
-def applier_session(registered: RegisteredFollower, program: str = "pipeline applier") -> Connection:
+def applier_session(registration: RegisteredFollower, program: str = "pipeline applier") -> Connection:
     """Return a session at the follower that applies the log and copies rows."""
-    return connecting.connect(registered.name, registered.dsn, program=program, settings=session_settings.FOLLOWER)
+    return connecting.connect(registration.name, registration.dsn, program=program, settings=session_settings.FOLLOWER)
 
 
-def current_position(follower: Connection, registered: RegisteredFollower) -> FollowerPosition:
+def current_position(follower: Connection, registration: RegisteredFollower) -> FollowerPosition:
     """Return the follower's position. Raises FollowerError if it has none."""
-    return position.require_existing(follower, registered.source_id, registered.name)
+    return position.require_existing(follower, registration.source_id, registration.name)

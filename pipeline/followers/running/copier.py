@@ -106,46 +106,46 @@ class TableCopier:
         dsn = self._config.database
         with self._session(connections.connect(dsn, "pipeline database", name=_PROGRAM)) as log:
             try:
-                self._copy_all(log, self._registered(log))
+                self._copy_all(log, self._read_registration(log))
             except (PipelineError, psycopg.Error) as error:
                 if self._may_continue() and not log.broken:
                     for table in self._tables:
                         self._report(log, table, TableNote(f"cannot be copied: {connections.one_line(error)}"))
                 raise
 
-    def _copy_all(self, log: Connection, registered: RegisteredFollower) -> None:
+    def _copy_all(self, log: Connection, registration: RegisteredFollower) -> None:
         config = self._config
-        there = beginning.applier_session(registered, _PROGRAM)
+        there = beginning.applier_session(registration, _PROGRAM)
         with self._session(there) as follower, self._session(beginning.connect_source(config)) as source:
-            renames = beginning.make_renames(config, lambda: self._registered(log))
+            renames = beginning.make_renames(config, lambda: self._read_registration(log))
             self._note_of = lambda error, table: refusals.note_of(error, follower, source, table.table_oid)
-            types = CopiedTypes(log, registered, renames, applies=True)
+            types = CopiedTypes(log, registration, renames, applies=True)
 
             def make_missing(table: NamedTable) -> None:
-                if registered.schema_mode == "create":
-                    with beginning.plain_session(registered) as session:
-                        here = beginning.current_position(session, registered)
+                if registration.schema_mode == "create":
+                    with beginning.plain_session(registration) as session:
+                        here = beginning.current_position(session, registration)
                         missing_tables.make_whole(source, config.source_reading, session, here, table)
                 types.align(source, follower, table.table_oid)
 
             replacements = TableReplacements(
                 log,
                 follower,
-                beginning.source_tables(config, log, registered)(source),
-                registered,
+                beginning.source_tables(config, log, registration)(source),
+                registration,
                 EventsTable.parse(config.events_table),
                 go_on=self._may_continue,
                 say=lambda table, reason: self._report(log, table, TableNote(reason) if reason else None),
                 make_missing=make_missing,
                 require_types=lambda table: types.require_same(source, follower, table.table_oid),
-                fit=partial(form_adjustments.find, log, follower, source, registered),
+                fit=partial(form_adjustments.find, log, follower, source, registration),
                 renaming=renames,
             )
 
             def make(table: NamedTable, anew: RequestedCopy) -> None:
-                _require_settled(log, follower, registered, renames, table)
-                _finish(self._session, follower, registered, table)
-                with changed_types.following_types(config, log, follower, registered):
+                _require_settled(log, follower, registration, renames, table)
+                _finish(self._session, follower, registration, table)
+                with changed_types.following_types(config, log, follower, registration):
                     replacements.make(table, anew)
 
             while pending := self._pending(log, follower, replacements):
@@ -157,7 +157,7 @@ class TableCopier:
     def _pending(
         self, log: Connection, follower: Connection, replacements: TableReplacements
     ) -> list[tuple[NamedTable, RequestedCopy]]:
-        tables = beginning.table_names(follower, self._registered(log))
+        tables = beginning.table_names(follower, self._read_registration(log))
         return [(tables[each.oid], each) for each in replacements.requested() if each.oid in tables]
 
     def _is_made(
@@ -198,7 +198,7 @@ class TableCopier:
         self._report(log, table, replace(note, state=None) if is_passing else note)
         self._delay(table.table_oid)
 
-    def _registered(self, log: Connection) -> RegisteredFollower:
+    def _read_registration(self, log: Connection) -> RegisteredFollower:
         found = next((each for each in registry.find(log, self._name) if each.id == self._id), None)
         if found is None:
             raise CopyInterruptedError
@@ -242,27 +242,27 @@ class TableCopier:
 
 
 def _require_settled(
-    log: Connection, follower: Connection, registered: RegisteredFollower, renames: TableRenames, table: NamedTable
+    log: Connection, follower: Connection, registration: RegisteredFollower, renames: TableRenames, table: NamedTable
 ) -> None:
     """Raise FollowedTablesChangedError if tables have other names by now, CopyDelayedError if the table is still a
     partition.
     """
     if renames.follow_missing_tables(log, follower):
-        raise FollowedTablesChangedError(f"tables of follower {registered.name} were renamed or dropped")
-    if not partitions.detach_before_copy(log, follower, registered, table, renames.called(follower).values()):
+        raise FollowedTablesChangedError(f"tables of follower {registration.name} were renamed or dropped")
+    if not partitions.detach_before_copy(log, follower, registration, table, renames.called(follower).values()):
         raise CopyDelayedError("is still a partition of another table where the follower is")
 
 
 def _finish(
     entered: Callable[[Connection], AbstractContextManager[Connection]],
     follower: Connection,
-    registered: RegisteredFollower,
+    registration: RegisteredFollower,
     table: NamedTable,
 ) -> None:
     """Create the keys, indexes and checks of a table that failed after its first copy. Raises FollowerError."""
-    here = beginning.current_position(follower, registered)
+    here = beginning.current_position(follower, registration)
     if table.table_oid in pending_statements.unfinished_tables(follower, here):
-        with entered(beginning.plain_session(registered)) as session:
+        with entered(beginning.plain_session(registration)) as session:
             for error in pending_statements.finish(session, here, {table.table_oid: table}).values():
                 raise error
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.errors import DatabaseUnavailableError
-from pipeline.followers.applying.copied import SnapshotCopy
 from pipeline.followers.applying.passes import EpochGap
 from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.snapshot_copy import SnapshotCopy
 from pipeline.followers.registry import RegisteredFollower
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -51,21 +51,21 @@ class LogComparison:
 
 
 def find_unknown_deletes(
-    log: Connection, registered: RegisteredFollower, copies: Mapping[int, SnapshotCopy | None]
+    log: Connection, registration: RegisteredFollower, copies: Mapping[int, SnapshotCopy | None]
 ) -> list[int]:
     """Return oids of tables that must be copied again, because the log does not know rows deleted in a gap.
 
     Tables that were copied after the gap are left out. `copies`: by oid.
     """
-    oids = [each.table_oid for each in registered.table_states]
-    values = {"source": registered.source_id, "since": registered.made_at, "oids": oids}
+    oids = [each.table_oid for each in registration.table_states]
+    values = {"source": registration.source_id, "since": registration.made_at, "oids": oids}
     epochs = log.execute(statement(_FOLDER, "unknown_deletes"), values).fetchall()
     return [oid for oid, epoch in epochs if (copy := copies.get(oid)) is None or copy.source_epoch < epoch]
 
 
 def find_first(
     log: Connection,
-    registered: RegisteredFollower,
+    registration: RegisteredFollower,
     names: Mapping[int, str],
     here: FollowerPosition,
     copies: Mapping[int, SnapshotCopy | None],
@@ -75,9 +75,9 @@ def find_first(
     `names`, `copies`: of its tables, by oid. Raises DatabaseUnavailableError if the server has yet to decide what it
     compares.
     """
-    values = {"source": registered.source_id, "epoch": here.source_epoch, "oids": list(names)}
+    values = {"source": registration.source_id, "epoch": here.source_epoch, "oids": list(names)}
     crossings = queries.rows(log, _Crossing, statement(_FOLDER, "epoch_gaps"), values)
-    lacking = [each for each in crossings if not _is_crossed(each, registered, here, copies.get(each.table_oid))]
+    lacking = [each for each in crossings if not _is_crossed(each, registration, here, copies.get(each.table_oid))]
     if not lacking:
         return None
     epoch = lacking[0].epoch
@@ -88,24 +88,26 @@ def find_first(
         )
     keyed = [names[each.table_oid] for each in of_first if each.keyed]
     others = [names[each.table_oid] for each in of_first if not each.keyed]
-    remedy = _resync(registered, keyed + others) if others else _compare(keyed)
+    remedy = _resync(registration, keyed + others) if others else _compare(keyed)
     return EpochGap(epoch, of_first[0].reason, _first_names(keyed + others), remedy)
 
 
 def _is_crossed(
-    each: _Crossing, registered: RegisteredFollower, here: FollowerPosition, copy: SnapshotCopy | None
+    each: _Crossing, registration: RegisteredFollower, here: FollowerPosition, copy: SnapshotCopy | None
 ) -> bool:
     """Return True if a table has the changes made before the epoch, or will get them from the log."""
     if copy is not None and copy.source_epoch >= each.epoch:
         return True
-    declared = registered.copy == "none" and here.seq == registered.made_seq and each.started_at <= registered.made_at
+    declared = (
+        registration.copy == "none" and here.seq == registration.made_seq and each.started_at <= registration.made_at
+    )
     return declared or (each.compared and each.keyed)
 
 
-def _resync(registered: RegisteredFollower, names: list[str]) -> str:
+def _resync(registration: RegisteredFollower, names: list[str]) -> str:
     """Return the remedy if a table has no key: a comparison cannot find its deleted rows."""
     listed = " ".join(map(shlex.quote, names)) if len(names) <= _NAMED else "'*'"
-    return f"copy these tables again: `pipeline followers resync {registered.name} {listed}`"
+    return f"copy these tables again: `pipeline followers resync {registration.name} {listed}`"
 
 
 def _compare(keyed: list[str]) -> str:

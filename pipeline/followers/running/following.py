@@ -28,10 +28,10 @@ from pipeline.errors import (
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import LogApplier
-from pipeline.followers.applying.copied import SnapshotCopy
 from pipeline.followers.applying.followed_tables import TableToFollow
 from pipeline.followers.applying.position import FollowerPosition
-from pipeline.followers.applying.upcoming import SharedReader
+from pipeline.followers.applying.snapshot_copy import SnapshotCopy
+from pipeline.followers.applying.upcoming_passes import SharedReader
 from pipeline.followers.copying import log_progress
 from pipeline.followers.copying.table_copies import CopyInterruptedError
 from pipeline.followers.registry import ApplierReport, FollowerTable, NamedTable, RegisteredFollower, TableNote
@@ -109,23 +109,23 @@ class FollowerLoop:
     def _find(self) -> RegisteredFollower | None:
         return next((each for each in registry.find(self._state, self._name) if each.id == self._id), None)
 
-    def _follow(self, registered: RegisteredFollower, stop: StopSignal) -> None:
+    def _follow(self, registration: RegisteredFollower, stop: StopSignal) -> None:
         """Copy and apply in one session with the follower, while it is not paused. Raises any error that stops it."""
-        with beginning.applier_session(registered) as follower:
+        with beginning.applier_session(registration) as follower:
             position.install(follower)
-            beginning.begin(self._log, follower, registered)
-            renames = beginning.make_renames(self._config, lambda: registered)
+            beginning.begin(self._log, follower, registration)
+            renames = beginning.make_renames(self._config, lambda: registration)
             if renames.follow_missing_tables(self._state, follower):
                 return
-            changed_types.remember_labels(self._config, follower, registered)
+            changed_types.remember_labels(self._config, follower, registration)
             try:
-                with changed_types.following_types(self._config, self._log, follower, registered):
-                    self._copy(follower, registered, stop)
+                with changed_types.following_types(self._config, self._log, follower, registration):
+                    self._copy(follower, registration, stop)
             except (CopyInterruptedError, FollowedTablesChangedError):
                 return
-            self._apply(follower, registered, renames, stop)
+            self._apply(follower, registration, renames, stop)
 
-    def _copy(self, follower: Connection, registered: RegisteredFollower, stop: StopSignal) -> None:
+    def _copy(self, follower: Connection, registration: RegisteredFollower, stop: StopSignal) -> None:
         """Copy the tables that are not copied yet. Raises CopyInterruptedError if paused, and any error of a copy."""
         one_at_a_time = threading.Lock()
 
@@ -137,36 +137,36 @@ class FollowerLoop:
             with one_at_a_time:
                 return not stop and self._may_continue(ApplierReport("copying"))
 
-        self._copier.refused |= beginning.copy_tables(self._config, self._log, follower, registered, stop, go_on, say)
+        self._copier.refused |= beginning.copy_tables(self._config, self._log, follower, registration, stop, go_on, say)
 
     def _apply(
-        self, follower: Connection, registered: RegisteredFollower, renames: TableRenames, stop: StopSignal
+        self, follower: Connection, registration: RegisteredFollower, renames: TableRenames, stop: StopSignal
     ) -> None:
         """Apply the log until the follower is paused or its tables change; then `_follow` begins again."""
         self._news.begin()
-        here = beginning.current_position(follower, registered)
-        if beginning.request_unknown_copies(self._log, follower, registered, here):
+        here = beginning.current_position(follower, registration)
+        if beginning.request_unknown_copies(self._log, follower, registration, here):
             return
-        changed_types.remember_labels(self._config, follower, registered)
-        looked = PartitionChanges(self._config, self._log, follower, registered, renames.called(follower))
-        wanted = beginning.wanted_tables(self._log, follower, registered, here, looked)
-        changes = SchemaChanges(self._config, self._log, self._state, follower, registered, wanted, renames, looked)
+        changed_types.remember_labels(self._config, follower, registration)
+        looked = PartitionChanges(self._config, self._log, follower, registration, renames.called(follower))
+        wanted = beginning.wanted_tables(self._log, follower, registration, here, looked)
+        changes = SchemaChanges(self._config, self._log, self._state, follower, registration, wanted, renames, looked)
         try:
             if not self._is_checked:  # once for this session with the log
                 lost_log.require_in_log(self._log, here)
                 self._is_checked = True
             changes.request_copies()
-            self._apply_to(follower, registered, here, wanted, changes, stop)
+            self._apply_to(follower, registration, here, wanted, changes, stop)
         except FollowedTablesChangedError:
             self._delay = FIRST_DELAY
         except (CursorExpiredError, NotFollowableError, StatementRefusedError) as error:
-            if not _is_resolved(error, self._log, follower, registered, changes):
+            if not _is_resolved(error, self._log, follower, registration, changes):
                 raise
 
     def _apply_to(
         self,
         follower: Connection,
-        registered: RegisteredFollower,
+        registration: RegisteredFollower,
         here: FollowerPosition,
         wanted: Mapping[int, TableToFollow],
         changes: SchemaChanges,
@@ -174,9 +174,9 @@ class FollowerLoop:
     ) -> None:
         """Apply the log to these tables until the follower is paused, its tables change, or it passed all copies."""
         copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
-        settling = beginning.unsettled_tables(self._log, follower, registered)
-        anew = [table for oid, table in beginning.table_names(follower, registered).items() if oid not in wanted]
-        with closing(self._applier(follower, registered, wanted, changes)) as applier:
+        settling = beginning.unsettled_tables(self._log, follower, registration)
+        anew = [table for oid, table in beginning.table_names(follower, registration).items() if oid not in wanted]
+        with closing(self._applier(follower, registration, wanted, changes)) as applier:
             if applier.position.generation != here.generation:  # `wanted` may be of an earlier generation
                 return
             self._report_tables(wanted, {*copied, *settling}, anew, settling, changes)
@@ -193,7 +193,7 @@ class FollowerLoop:
                 if applied is None:
                     self._wait_for_events()
                     position.require_unmoved(follower, applier.position)
-                    if settling and beginning.unsettled_tables(self._log, follower, registered) != settling:
+                    if settling and beginning.unsettled_tables(self._log, follower, registration) != settling:
                         return
                     self._report_tables(wanted, {*copied, *settling}, anew, settling, changes)
                 else:
@@ -219,7 +219,7 @@ class FollowerLoop:
     def _applier(
         self,
         follower: Connection,
-        registered: RegisteredFollower,
+        registration: RegisteredFollower,
         wanted: Mapping[int, TableToFollow],
         changes: SchemaChanges,
     ) -> LogApplier:
@@ -227,15 +227,15 @@ class FollowerLoop:
         applier = LogApplier(
             self._log,
             follower,
-            registered.source_id,
-            registered.name,
+            registration.source_id,
+            registration.name,
             wanted,
             events_table=EventsTable.parse(self._config.events_table),
             connect=partial(connections.connect, database, "pipeline database", name="pipeline applier ahead"),
             shared=self._shared,
             on_history=changes.request_copies,
             bound_of=partial(ask_partition_bounds, self._config),
-            gap=beginning.next_gap(self._log, follower, registered, wanted),
+            gap=beginning.next_gap(self._log, follower, registration, wanted),
         )
         changes.request_copies()  # again: changes from before the applier read its tables are not new to it
         return applier
@@ -289,20 +289,20 @@ class FollowerLoop:
             log("%s: %s", self._name, report.reason or report.state, extra={"action": f"follower.{report.state}"})
         self._last_report, self._reported_at = report, time.monotonic()
 
-    def _report_error(self, registered: RegisteredFollower, error: Exception) -> None:
+    def _report_error(self, registration: RegisteredFollower, error: Exception) -> None:
         """Report what stopped an attempt, unless a command has asked for something else since the attempt began."""
         now, report = self._find(), self._last_report
-        known = {(each.state, each.reason) for each in (registered, report) if each is not None}
+        known = {(each.state, each.reason) for each in (registration, report) if each is not None}
         if now is None or (now.state, now.reason) in known:
-            report = remedies.report_of(registered, error)
+            report = remedies.report_of(registration, error)
             self._pause = remedies.retry_pause(self._delay, report)
             self._report(remedies.with_retry_time(report, self._pause))
         else:
             self._last_report, self._delay, self._pause = None, FIRST_DELAY, FIRST_DELAY
 
-    def _is_unchanged(self, registered: RegisteredFollower) -> bool:
+    def _is_unchanged(self, registration: RegisteredFollower) -> bool:
         """Return True if the row still has the last report: a command that removes an obstacle changes the row."""
-        return self._last_report is None or (registered.state, registered.reason) == (
+        return self._last_report is None or (registration.state, registration.reason) == (
             self._last_report.state,
             self._last_report.reason,
         )
@@ -322,12 +322,12 @@ def _is_resolved(
     error: CursorExpiredError | NotFollowableError | StatementRefusedError,
     log: Connection,
     follower: Connection,
-    registered: RegisteredFollower,
+    registration: RegisteredFollower,
     changes: SchemaChanges,
 ) -> bool:
     """Return True if the obstacle was removed. Raises the error that stops the follower instead."""
     if isinstance(error, CursorExpiredError):
-        return _skip_expired(log, follower, registered, changes)
+        return _skip_expired(log, follower, registration, changes)
     if isinstance(error, StatementRefusedError):
         return changes.resolve_refusal(error)
     if error.why in ("changed", "unknown"):
@@ -337,15 +337,15 @@ def _is_resolved(
 
 
 def _skip_expired(
-    log: Connection, follower: Connection, registered: RegisteredFollower, changes: SchemaChanges
+    log: Connection, follower: Connection, registration: RegisteredFollower, changes: SchemaChanges
 ) -> bool:
     """Skip events that the log no longer has, if all tables will be copied again; returns True if it does."""
     head = int(queries.value(log, "select pipeline.log_head()"))
     changes.request_copies()  # after the move, changes up to `head` are no longer searched for
-    skipped = beginning.skip_expired(log, follower, registered, head)
+    skipped = beginning.skip_expired(log, follower, registration, head)
     if skipped:
         extra = {"action": "follower.skipped_expired", "seq": head}
-        logger.info("%s: continues from seq %s with copies of all tables", registered.name, head, extra=extra)
+        logger.info("%s: continues from seq %s with copies of all tables", registration.name, head, extra=extra)
     return skipped
 
 

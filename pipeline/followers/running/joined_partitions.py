@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.followers.applying.copied import SnapshotCopy
+from pipeline.followers.applying.snapshot_copy import SnapshotCopy
 from pipeline.followers.applying.table_versions import HistoryPlace
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection

@@ -30,22 +30,22 @@ _AWAY_SECONDS = 5.0
 """Seconds between two attempts while a database does not answer, which may be back at any moment."""
 
 
-def report_of(registered: RegisteredFollower, error: Exception) -> ApplierReport:
+def report_of(registration: RegisteredFollower, error: Exception) -> ApplierReport:
     """Return a `waiting` report if the follower can continue by itself later, else a `stopped` one for a user."""
     match error:
         case RowDiffersError() | NotFollowableError():
-            return ApplierReport("stopped", str(error), _bypass(registered, error))
+            return ApplierReport("stopped", str(error), _bypass(registration, error))
         case CursorExpiredError():
-            return ApplierReport("stopped", str(error), f"copy all tables again: {_resync(registered, '*')}")
+            return ApplierReport("stopped", str(error), f"copy all tables again: {_resync(registration, '*')}")
         case StatementRefusedError():
             where = f"at the {error.place}" if error.place else "at the database that refused it"
             return ApplierReport("stopped", str(error), f"correct that {where}; {AGAIN}")
         case TableLockedError():
             return ApplierReport("waiting", str(error), f"{AGAIN} all the while{_kill_hint(error)}")
         case FollowerError() if not isinstance(error, ApplierOvertakenError):
-            return ApplierReport("stopped", str(error), _of_follower(registered, error))
+            return ApplierReport("stopped", str(error), _of_follower(registration, error))
         case psycopg.Error():
-            known = connecting.unavailable(registered.name, registered.dsn, error)
+            known = connecting.unavailable(registration.name, registration.dsn, error)
             return ApplierReport("waiting", str(known), AGAIN)
     return ApplierReport("waiting", connections.one_line(error), AGAIN)
 
@@ -95,24 +95,24 @@ def progress_report(
     return ApplierReport("copying" if follows or len(stopped) < len(anew) else "stopped", reason, note.remedy)
 
 
-def _of_follower(registered: RegisteredFollower, error: FollowerError) -> str:
+def _of_follower(registration: RegisteredFollower, error: FollowerError) -> str:
     if isinstance(error, FollowerReleasedError):
-        return f"if `pipeline followers release {registered.name}` was cut off, run it again"
+        return f"if `pipeline followers release {registration.name}` was cut off, run it again"
     return f"{error.remedy}; {AGAIN}" if isinstance(error, SchemaChangeError) else AGAIN
 
 
-def _bypass(registered: RegisteredFollower, error: RowDiffersError | NotFollowableError) -> str:
+def _bypass(registration: RegisteredFollower, error: RowDiffersError | NotFollowableError) -> str:
     """Return the command that lets the follower continue without these changes of a table, or of all tables."""
     if isinstance(error, RowDiffersError):
-        return _resync(registered, error.table)
+        return _resync(registration, error.table)
     if error.remedy is not None:
         return error.remedy
-    skip = f"`pipeline followers skip-transaction {registered.name} {error.seq}`"
-    return f"{_resync(registered, error.table or '*')}, or do without that transaction: {skip}"
+    skip = f"`pipeline followers skip-transaction {registration.name} {error.seq}`"
+    return f"{_resync(registration, error.table or '*')}, or do without that transaction: {skip}"
 
 
-def _resync(registered: RegisteredFollower, table: str) -> str:
-    return f"`pipeline followers resync {registered.name} {shlex.quote(table)}`"
+def _resync(registration: RegisteredFollower, table: str) -> str:
+    return f"`pipeline followers resync {registration.name} {shlex.quote(table)}`"
 
 
 def _kill_hint(error: TableLockedError) -> str:

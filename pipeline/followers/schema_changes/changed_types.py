@@ -135,12 +135,12 @@ def follow_renamed_attributes(
     with connecting.connect_catalog(config) as source:
         listed = composites.differences(source, follower, here, types)
     for each in listed:
-        tables = {oids[table] for table, _ in each.here.columns if table in oids}
+        tables = {oids[table] for table, _ in each.at_follower.columns if table in oids}
         if each.known is None:
             looked.unknown.update(tables)
         if not (each.is_clear or (each.known is None and each.is_same)):
             looked.ambiguous.update(tables)
-        elif each.renamed and not each.here.is_of_table:
+        elif each.renamed and not each.at_follower.is_of_table:
             altered_types.run(follower, registration, each.alteration(here, drops=False, adds=0))
         elif each.is_same and each.known is not None and not each.is_known:
             altered_types.run(follower, registration, each.record(here))

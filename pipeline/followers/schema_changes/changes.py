@@ -19,7 +19,7 @@ from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.applying.table_versions import HistoryPlace, TableFormVersion
 from pipeline.followers.copying import checks, copies, refused_rows, unfound_names
 from pipeline.followers.registry import NamedTable, RegisteredFollower, TableNote
-from pipeline.followers.routed import is_routed
+from pipeline.followers.routed_tables import is_routed
 from pipeline.followers.schema_changes import (
     changed_types,
     composites,

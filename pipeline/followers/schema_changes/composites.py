@@ -56,57 +56,57 @@ class CompositeType:
 
 @dataclass(frozen=True)
 class TypeDifference:
-    """The difference between a type of the follower, `here`, and the source's type, `there`.
+    """The difference between a type of the follower and the type of the source.
 
     `known`: the source's attributes at the time when both types were the same; None if unknown, or if the source has
     replaced the type.
     """
 
-    here: CompositeType
-    there: CompositeType
+    at_follower: CompositeType
+    at_source: CompositeType
     known: Parts | None
 
     @property
     def is_same(self) -> bool:
         """True if both types have the same attribute names in the same order, and none was dropped and added again."""
-        made_again = not self.is_known and bool(self.dropped) and self.here.types != self.there.types
-        return self.here.names == self.there.names and not (self.known and made_again)
+        made_again = not self.is_known and bool(self.dropped) and self.at_follower.types != self.at_source.types
+        return self.at_follower.names == self.at_source.names and not (self.known and made_again)
 
     @property
     def is_known(self) -> bool:
         """True if the source's type was not altered since."""
-        return self.known == self.there.parts
+        return self.known == self.at_source.parts
 
     @property
     def is_clear(self) -> bool:
         """True if the number of attributes in a value written since then tells which attributes it has."""
         if self.known is None:
             return False
-        before, now = _existing_numbers(self.known), _existing_numbers(self.there.parts)
-        last, end = _last_number(self.known), _last_number(self.there.parts)
+        before, now = _existing_numbers(self.known), _existing_numbers(self.at_source.parts)
+        last, end = _last_number(self.known), _last_number(self.at_source.parts)
         one_dropped = now <= before and len(before - now) <= 1 and end == last
         return one_dropped or (before <= now and now - before == set(range(last + 1, end + 1)))
 
     @property
     def renamed(self) -> dict[str, str]:
         """New names of attributes by old ones, for attributes that the follower's type has."""
-        found = {old: self.there.parts.get(number) for number, old in (self.known or {}).items()}
-        return {old: new for old, new in found.items() if old in self.here.names and new and old != new}
+        found = {old: self.at_source.parts.get(number) for number, old in (self.known or {}).items()}
+        return {old: new for old, new in found.items() if old in self.at_follower.names and new and old != new}
 
     @property
     def dropped(self) -> list[str]:
         """Attributes of the follower's type that the source's type no longer has."""
         if self.known is None:
-            return [name for name in self.here.names if name not in self.there.names]
-        gone = _existing_numbers(self.known) - _existing_numbers(self.there.parts)
-        return [name for number, name in self.known.items() if int(number) in gone and name in self.here.names]
+            return [name for name in self.at_follower.names if name not in self.at_source.names]
+        gone = _existing_numbers(self.known) - _existing_numbers(self.at_source.parts)
+        return [name for number, name in self.known.items() if int(number) in gone and name in self.at_follower.names]
 
     @property
     def added(self) -> list[tuple[int, str, str]]:
         """Number, name and type of each attribute that the follower's type lacks."""
         renamed, dropped = self.renamed, self.dropped
-        kept = {renamed.get(name, name) for name in self.here.names if name not in dropped}
-        return [each for each in self.there.attributes if each[1] not in kept]
+        kept = {renamed.get(name, name) for name in self.at_follower.names if name not in dropped}
+        return [each for each in self.at_source.attributes if each[1] not in kept]
 
     def alteration(
         self, here: FollowerPosition, *, renames: bool = True, drops: bool = True, adds: int = 1600
@@ -118,11 +118,11 @@ class TypeDifference:
         """
         renamed, dropped = self.renamed if renames else {}, self.dropped if drops else []
         added, is_all = self.added[:adds], renames and drops and adds >= len(self.added)
-        left = [renamed.get(name, name) for name in self.here.names if name not in dropped]
+        left = [renamed.get(name, name) for name in self.at_follower.names if name not in dropped]
         names = [*left, *(name for _, name, _ in added)]
-        if (is_all and names != self.there.names) or len(set(names)) < len(names) or self.here.is_of_table:
+        if (is_all and names != self.at_source.names) or len(set(names)) < len(names) or self.at_follower.is_of_table:
             raise self._stopped()
-        parts = self.there.parts
+        parts = self.at_source.parts
         if not is_all:
             upto = added[-1][0] if added else _last_number(self.known or {})
             parts = {number: name for number, name in parts.items() if int(number) <= upto}
@@ -132,21 +132,28 @@ class TypeDifference:
 
     def record(self, here: FollowerPosition) -> TypeAlteration:
         """Return an alteration without statements, which only records that the follower's type equals the source's."""
-        return self._alteration(here, [], self.there.parts)
+        return self._alteration(here, [], self.at_source.parts)
 
     def _alteration(self, here: FollowerPosition, statements: list[sql.Composed], parts: Parts) -> TypeAlteration:
-        values = {"schema": self.here.schema, "name": self.here.name, "oid": self.there.oid, "parts": Jsonb(parts)}
-        what = f"{self._where}has other attributes at the source ({', '.join(self.there.names)})"
+        values = {
+            "schema": self.at_follower.schema,
+            "name": self.at_follower.name,
+            "oid": self.at_source.oid,
+            "parts": Jsonb(parts),
+        }
+        what = f"{self._where}has other attributes at the source ({', '.join(self.at_source.names)})"
         return TypeAlteration(
-            str(self.here), what, statements, statement(_ROOM, "store_type"), {**vars(here), **values}
+            str(self.at_follower), what, statements, statement(_ROOM, "store_type"), {**vars(here), **values}
         )
 
     def _statements(
         self, renamed: Mapping[str, str], dropped: Sequence[str], added: Sequence[tuple[int, str, str]]
     ) -> Iterator[sql.Composed]:
-        alter = sql.SQL("alter type {} ").format(sql.Identifier(self.here.schema, self.here.name))
+        alter = sql.SQL("alter type {} ").format(sql.Identifier(self.at_follower.schema, self.at_follower.name))
         # Exchanged names use a temporary third name.
-        over = {old: f"{new} of pipeline_follower" if new in self.here.names else new for old, new in renamed.items()}
+        over = {
+            old: f"{new} of pipeline_follower" if new in self.at_follower.names else new for old, new in renamed.items()
+        }
         names = [*over.items(), *((over[old], new) for old, new in renamed.items() if over[old] != new)]
         for old, new in names:
             yield alter + sql.SQL("rename attribute {} to {}").format(sql.Identifier(old), sql.Identifier(new))
@@ -160,23 +167,25 @@ class TypeDifference:
     @property
     def _where(self) -> str:
         """A column of the type, for messages."""
-        found = self.here.columns or self.there.columns
+        found = self.at_follower.columns or self.at_source.columns
         return f"(column {found[0][1]} of {found[0][0]}) " if found else ""
 
     def _stopped(self) -> SchemaChangeError:
-        changes = [f"drop attribute {shortest(name)}" for name in self.here.names if name not in self.there.names]
+        changes = [
+            f"drop attribute {shortest(name)}" for name in self.at_follower.names if name not in self.at_source.names
+        ]
         changes += [
             f"add attribute {shortest(name)} {kind}"
-            for _, name, kind in self.there.attributes
-            if name not in self.here.names
+            for _, name, kind in self.at_source.attributes
+            if name not in self.at_follower.names
         ]
         kind, listed = "type", ", ".join(changes) or "…"
-        if self.here.is_of_table:
+        if self.at_follower.is_of_table:
             kind, listed = "table", listed.replace(" attribute ", " column ")
         return SchemaChangeError(
-            f"the follower stops: type {self.here} {self._where}has other attributes at the source"
-            f" ({', '.join(self.there.names)}), and they cannot be had by adding, dropping and renaming alone",
-            f"`alter {kind} {shortest(self.here.schema, self.here.name)} {listed}` there",
+            f"the follower stops: type {self.at_follower} {self._where}has other attributes at the source"
+            f" ({', '.join(self.at_source.names)}), and they cannot be had by adding, dropping and renaming alone",
+            f"`alter {kind} {shortest(self.at_follower.schema, self.at_follower.name)} {listed}` there",
         )
 
 

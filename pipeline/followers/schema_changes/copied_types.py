@@ -78,7 +78,7 @@ class CopiedTypes:
         """Return the tables that have values of a type and do not wait for a copy."""
         copied = {oid for oid, made in copies.find(follower, here).items() if made is None}
         copied |= {each.oid for each in copies.requested(follower, here)}
-        tables = {table for table, _ in of.here.columns}
+        tables = {table for table, _ in of.at_follower.columns}
         called = self._renames.called(follower)
         return {oid: name for oid, name in called.items() if oid not in copied and ".".join(name) in tables}
 
@@ -86,15 +86,15 @@ class CopiedTypes:
         """Raise CopyDelayedError until the follower has applied all values that are older than the alteration of the
         type.
         """
-        key = (of.there.oid, str(of.there.parts))
+        key = (of.at_source.oid, str(of.at_source.parts))
         if key not in self._since:
             epoch = queries.value(self._log, statement("followers.copying", "source_epoch"), {"source": here.source})
             self._since[key] = HistoryPlace(epoch, write_marker(source), 0)
         if not log_progress.reaches(self._log, here, self._since[key]):
             raise CopyDelayedError(
-                f"waits until the follower has applied all values of type {of.here} from before it was altered"
+                f"waits until the follower has applied all values of type {of.at_follower} from before it was altered"
             )
 
 
 def _states(listed: list[TypeDifference]) -> list[object]:
-    return [(each.there.oid, each.there.parts) for each in listed]
+    return [(each.at_source.oid, each.at_source.parts) for each in listed]

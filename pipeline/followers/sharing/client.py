@@ -9,10 +9,10 @@ from collections.abc import Generator
 from multiprocessing.connection import Connection as Line
 from typing import Any
 
-from pipeline.followers.applying.ahead import ReadAheadError
 from pipeline.followers.applying.passes import PlannedPass
+from pipeline.followers.applying.read_ahead import ReadAheadError
 from pipeline.followers.applying.reading import PassEnd, PassPart
-from pipeline.followers.applying.upcoming import LogSelection, NothingNext, ReadAlone
+from pipeline.followers.applying.upcoming_passes import LogSelection, NothingNext, ReadAlone
 from pipeline.followers.sharing import messages
 from pipeline.followers.sharing.messages import BrokenPass, PassRequest, StillReading, UnknownKey
 

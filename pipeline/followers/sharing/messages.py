@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables
 from pipeline.followers.applying.table_versions import AS_OF_POSITION
-from pipeline.followers.applying.upcoming import LogSelection
+from pipeline.followers.applying.upcoming_passes import LogSelection
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pipeline.errors import PipelineError
 from pipeline.followers.applying import table_versions
 from pipeline.followers.applying.passes import PlannedPass
 from pipeline.followers.applying.reading import LogReader, PassEnd
-from pipeline.followers.applying.upcoming import LogSelection, NothingNext, ReadAlone
+from pipeline.followers.applying.upcoming_passes import LogSelection, NothingNext, ReadAlone
 from pipeline.followers.sharing.messages import BrokenPass, PassRequest, StillReading
 from pipeline.postgres.connections import Connection
 

@@ -57,10 +57,10 @@ class ComparisonSide:
         self._mark = "~" * (1 + max((len(name) for name in columns if not name.strip("~")), default=0))
         self._columns = [sql.Identifier("t", name) for name in columns]
         self._keys = [sql.Identifier("t", column.name) for column in key.columns] if key else []
-        self._rows = sql.SQL("({}) as t").format(sql.SQL("\nunion all\n").join(map(self._of, relations)))
+        self._rows = sql.SQL("({}) as t").format(sql.SQL("\nunion all\n").join(map(self._rows_of, relations)))
         self._checksum = self._hash(_row(self._columns))
 
-    def _of(self, relation: sql.Composable) -> sql.Composable:
+    def _rows_of(self, relation: sql.Composable) -> sql.Composable:
         """Return a query of a relation's rows and their versions.
 
         The version of a row changes whenever the row is written, if this user may see it.

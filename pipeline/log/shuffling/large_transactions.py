@@ -25,20 +25,20 @@ class LargeTransactionMover:
 
     If the end does not arrive in time, all is rolled back, and the transaction is moved after it is staged completely.
 
-    `look`: as pipeline.log.staging.segments.look. `stopping` returns True if the shuffler must stop; it is called while
-    the mover waits for segments.
+    `read_state` returns what `pipeline.log.staging.segments.read_state` does. `stopping` returns True if the shuffler
+    must stop; it is called while the mover waits for segments.
     """
 
     def __init__(
         self,
         connection: Connection,
         transfers: TransferFactory,
-        look: Callable[[], tuple[StagingState | None, list[Segment]]],
+        read_state: Callable[[], tuple[StagingState | None, list[Segment]]],
         stopping: Callable[[], bool],
     ) -> None:
         self._connection = connection
         self._transfers = transfers
-        self._look = look
+        self._read_state = read_state
         self._stopping = stopping
         self._rolled_back_lsn = 0
 
@@ -79,7 +79,7 @@ class LargeTransactionMover:
         moved: set[int] = set()
         deadline = time.monotonic() + AHEAD_TIMEOUT
         while True:
-            now, segments = self._look()
+            now, segments = self._read_state()
             if now is None or now.generation != at_begin.generation or self._stopping():
                 return None
             whole = now.complete >= commit_lsn

@@ -16,7 +16,7 @@ class LastChanges:
         self._known: dict[str, int] = {}
         self._changes: dict[str, int] = {}
 
-    def look(self, connection: Connection, tables: Iterable[EventsTable]) -> dict[str, int]:
+    def read_last_seqs(self, connection: Connection, tables: Iterable[EventsTable]) -> dict[str, int]:
         """Return the last seq that a change may have, by events table."""
         for table in tables:
             name, seq = str(table), log.last_seq(connection, table)
@@ -25,6 +25,6 @@ class LastChanges:
         return self._changes
 
     def range_moved(self, table: str, seq: int) -> None:
-        """Note that since the last look only rows of ranges were added to this table, up to this seq."""
+        """Note that since the last read only rows of ranges were added to this table, up to this seq."""
         if table in self._known:
             self._known[table] = seq

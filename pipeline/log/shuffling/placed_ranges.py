@@ -82,9 +82,9 @@ def run_of(
 ) -> PlacedRun:
     """Return the run that moves the ranges with this place; everything before it must be in the log."""
     written = tables.with_known(connection, [])
-    upto = changes.look(connection, written)
+    upto = changes.read_last_seqs(connection, written)
     found = []
-    for placed in ranges.placed(connection, source, commit_lsn):
+    for placed in ranges.read_placed(connection, source, commit_lsn):
         newer = _left_out(connection, source, epoch, placed, written, upto)
         left_out = newer
         if placed.differences is not None:
@@ -170,12 +170,12 @@ def _known_already(
     return [ordinal for (ordinal,) in connection.execute(query, values).fetchall()]
 
 
-def moved(connection: Connection, run: PlacedRun, transfer: RowTransfer) -> None:
+def record_moved(connection: Connection, run: PlacedRun, transfer: RowTransfer) -> None:
     """Record that the rows of a run are events, in the transaction that adds them."""
     newest = transfer.newest if transfer.moved else ("", 0)
     for placed, newer, left_out in run.ranges:
         again = _keys_of(connection, placed, newer) if placed.of_keys else None
-        ranges.moved(connection, placed.id, *newest, placed.rows_read - len(left_out), again)
+        ranges.record_moved(connection, placed.id, *newest, placed.rows_read - len(left_out), again)
 
 
 def _keys_of(connection: Connection, placed: PlacedRange, ordinals: Sequence[int]) -> list[str]:

@@ -26,6 +26,6 @@ def repair(connection: Connection, table: EventsTable, seq: int) -> int:
     if seq > newest:
         return seq
     log.set_seq(connection, table, newest)
-    fields = {"action": "shuffle.sequence_mended", "events_table": str(table), "seq": seq, "newest_seq": newest}
+    fields = {"action": "shuffle.sequence_raised", "events_table": str(table), "seq": seq, "newest_seq": newest}
     logger.warning("the sequence of %s was behind its newest event, and was set to it", table, extra=fields)
     return newest + 1

@@ -100,7 +100,7 @@ class Shuffler:
         self._changes = LastChanges()
         self._transfers = TransferFactory(connection, source, lambda: self._targets)
         self._attacher = TableAttacher(connection, source, self._transfers)
-        self._large = LargeTransactionMover(connection, self._transfers, lambda: self._look(), stopping)
+        self._large = LargeTransactionMover(connection, self._transfers, lambda: self._read_state(), stopping)
         self._queues = queues
         self._empty_at = 0.0
         self._on_poison = on_poison
@@ -114,7 +114,7 @@ class Shuffler:
 
         Returns the number of events added.
         """
-        staged, pending = self._look()
+        staged, pending = self._read_state()
         if staged is None:
             return -1
         self._require_continued()
@@ -196,8 +196,8 @@ class Shuffler:
             wake_readers(self._connection, self._source)
         return self._opened
 
-    def _look(self) -> tuple[StagingState | None, list[Segment]]:
-        return segments.look(self._connection, self._source)
+    def _read_state(self) -> tuple[StagingState | None, list[Segment]]:
+        return segments.read_state(self._connection, self._source)
 
     def _move(self, run: ShuffleRun, epoch: int, prepared: PreparedStatementCache | None = None) -> int:
         place = LogWatermark(epoch, run.after)
@@ -246,7 +246,7 @@ class Shuffler:
         for segment in run.segments:
             mover.move(segment, self._transfers.next_ordinal(segment, run.after, transfer), run.upto)
         if isinstance(run, PlacedRun):
-            placed_ranges.moved(self._connection, run, transfer)
+            placed_ranges.record_moved(self._connection, run, transfer)
         if isinstance(run, WaitingRun):
             waiting.record_moved(self._connection, self._source, run.tables)
         transfer.finish(run.upto, run.drained)

@@ -212,11 +212,12 @@ class RowTransfer:
         else:
             answer = self._batch.add(query, piece.values)
         # After the insert: its lock on the table keeps new rules from being made.
-        look, table = sql.SQL(statement("log.shuffling", "insert_rules")), {"table": piece.table.identifier.as_string()}
+        rules_query = sql.SQL(statement("log.shuffling", "insert_rules"))
+        table = {"table": piece.table.identifier.as_string()}
         if self._targets.routes:  # making a partition of one table would deallocate what was prepared for another
-            rules = self._batch.add(look, table)
+            rules = self._batch.add(rules_query, table)
         else:
-            rules = self._batch.add_prepared("insert_rules", look, table)
+            rules = self._batch.add_prepared("insert_rules", rules_query, table)
         self._send()
         require_no_rule(piece.table, rules.rows)
         return answer.count

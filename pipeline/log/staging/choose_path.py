@@ -88,14 +88,14 @@ class RunState:
     """The state of the partitioned path. Its tables belong to runs, and each run has segments.
 
     `may_begin`: the backlog is large enough for a new run, and no pause is on. `is_begun`: a run is open, and no other
-    session hands out a `seq`. `goes_on`: the run may have more segments. `is_filling`: a segment is open, and its rows
-    are not stored yet. `is_inside`: the segment ends with an incomplete transaction. `is_near`: the source is hardly
-    ahead of the worker.
+    session hands out a `seq`. `may_continue`: the run may have more segments. `is_filling`: a segment is open, and its
+    rows are not stored yet. `is_inside`: the segment ends with an incomplete transaction. `is_near`: the source is
+    hardly ahead of the worker.
     """
 
     may_begin: bool = False
     is_begun: bool = False
-    goes_on: bool = True
+    may_continue: bool = True
     is_filling: bool = False
     is_inside: bool = False
     is_near: bool = False
@@ -158,7 +158,7 @@ def _belongs_to_run(batch: ChangeBatch, known: KnownState) -> bool:
         return run.is_inside or not run.is_near
     if known.begun is not None or not batch.rows or batch.ends_staged or batch.places_range:
         return False
-    return run.goes_on and not run.is_near if run.is_begun else run.may_begin
+    return run.may_continue and not run.is_near if run.is_begun else run.may_begin
 
 
 def _why_not_direct(batch: ChangeBatch, known: KnownState) -> PathReason | None:

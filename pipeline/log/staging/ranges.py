@@ -153,7 +153,9 @@ def plan(connection: Connection, source: uuid.UUID, epoch: int, backfill: int, p
     return len(values)
 
 
-def take(connection: Connection, source: uuid.UUID, most: int, without: Sequence[int] = ()) -> ClaimedRange | None:
+def claim_range(
+    connection: Connection, source: uuid.UUID, most: int, without: Sequence[int] = ()
+) -> ClaimedRange | None:
     """Claim the next range for this session; None if no range is planned, or `most` are under way already.
 
     `without`: backfills that must wait.
@@ -167,13 +169,13 @@ def give_back(connection: Connection, taken: ClaimedRange) -> None:
     connection.execute(_GIVE_RANGE_BACK, {"id": taken.id, "token": taken.token})
 
 
-def compared(connection: Connection, taken: ClaimedRange) -> bool:
+def end_comparison(connection: Connection, taken: ClaimedRange) -> bool:
     """End a comparison whose differences are all planned; False if another session has taken the range over."""
     values = {"id": taken.id, "token": taken.token}
     return connection.execute(_RANGE_COMPARED, values).rowcount == 1
 
 
-def compares(connection: Connection, backfill: int) -> bool:
+def has_comparison(connection: Connection, backfill: int) -> bool:
     """Return True if a backfill has a comparison that is planned or under way."""
     query = "select exists (select from pipeline.snapshot_ranges where backfill_id = %s and compares)"
     return bool(queries.value(connection, query, (backfill,)))
@@ -208,13 +210,13 @@ def place(connection: Connection, token: str, relation: int, commit_lsn: int, co
     connection.execute(statement("log.staging", "place_range"), values)
 
 
-def placed(connection: Connection, source: uuid.UUID, commit_lsn: int) -> list[PlacedRange]:
+def read_placed(connection: Connection, source: uuid.UUID, commit_lsn: int) -> list[PlacedRange]:
     """Return the ranges with this place: one, since each marker has a separate transaction."""
     values = {"source": source, "commit_lsn": commit_lsn}
     return queries.rows(connection, PlacedRange, statement("log.staging", "placed_ranges"), values)
 
 
-def moved(
+def record_moved(
     connection: Connection, range_id: int, events_table: str, last_seq: int, added: int, left_out: Sequence[str] | None
 ) -> None:
     """Record that a range's rows are events up to `last_seq`, in the transaction that adds them.
@@ -226,7 +228,7 @@ def moved(
     connection.execute(statement("log.staging", "range_moved"), values)
 
 
-def unfinished(connection: Connection, source: uuid.UUID) -> list[UnfinishedRange]:
+def read_unfinished(connection: Connection, source: uuid.UUID) -> list[UnfinishedRange]:
     """Return the ranges that a session has claimed, and that have not become events."""
     return queries.rows(connection, UnfinishedRange, statement("log.staging", "unfinished_ranges"), {"source": source})
 
@@ -251,7 +253,7 @@ def drop_outdated(connection: Connection, backfill: int, files: Mapping[str, int
     return connection.execute(_DROP_OUTDATED, values).rowcount
 
 
-def seen(connection: Connection, range_id: int, lsn: int) -> None:
+def store_seen_lsn(connection: Connection, range_id: int, lsn: int) -> None:
     """Record that a range's marker has committed before this LSN of the source."""
     connection.execute(
         "update pipeline.snapshot_ranges set seen_lsn = %s where id = %s and seen_lsn is null", (lsn, range_id)
@@ -286,12 +288,12 @@ def collect(connection: Connection, backfill: int) -> MovedRanges:
     return found
 
 
-def uncollected(connection: Connection, source: uuid.UUID) -> list[int]:
+def find_uncollected(connection: Connection, source: uuid.UUID) -> list[int]:
     """Return the backfills that have ranges to `collect`."""
     return [number for (number,) in connection.execute(_UNCOLLECTED, {"source": source}).fetchall()]
 
 
-def left(connection: Connection, backfill: int) -> int:
+def count_remaining(connection: Connection, backfill: int) -> int:
     """Return how many ranges of a backfill are not read, not events, or not counted yet."""
     query = "select count(*) from pipeline.snapshot_ranges where backfill_id = %s"
     return int(queries.value(connection, query, (backfill,)))

@@ -88,14 +88,14 @@ def create(segment_id: int) -> sql.Composed:
     ).format(table=table(segment_id))
 
 
-def look(connection: Connection, source: uuid.UUID) -> tuple[StagingState | None, list[Segment]]:
+def read_state(connection: Connection, source: uuid.UUID) -> tuple[StagingState | None, list[Segment]]:
     """Return the state (None before the first staged row) and the segments with rows to move, read at one moment."""
     found = connection.execute(statement("log.staging.frontier", "look"), {"source": source}).fetchall()
     segments = [Segment(*row[6:]) for row in found if row[6] is not None]
     return (StagingState(*found[0][:6]) if found else None), segments
 
 
-def pending(connection: Connection, source: uuid.UUID) -> list[Segment]:
+def read_pending(connection: Connection, source: uuid.UUID) -> list[Segment]:
     """Return the segments with rows that may have to be moved, in order of LSN."""
     return queries.rows(connection, Segment, statement("log.staging", "pending_segments"), {"source": source})
 

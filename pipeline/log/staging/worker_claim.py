@@ -56,7 +56,7 @@ class WorkerClaim:
         return {"source": self.source, "worker": self.worker, "generation": self.generation}
 
     @classmethod
-    async def take(cls, connection: AsyncConnection[TupleRow], source: uuid.UUID, worker: int = 0) -> WorkerClaim:
+    async def acquire(cls, connection: AsyncConnection[TupleRow], source: uuid.UUID, worker: int = 0) -> WorkerClaim:
         """Take over from older processes, and remove the rows that they left of an incomplete transaction.
 
         The connection is that of everything that is written under the claim: a newer worker ends its session when it

@@ -27,13 +27,13 @@ from pipeline.log.staging.choose_path import FirstStep, KnownState, LogEnd, Path
 from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.table import EventsTable
 from pipeline.log.writing import log_end
-from pipeline.log.writing.direct import DirectPath
+from pipeline.log.writing.direct_path import DirectPath
 from pipeline.log.writing.event_maker import EventMaker
-from pipeline.log.writing.partitioned import PartitionedPath
 from pipeline.log.writing.partitioned_backlog import BacklogPath
 from pipeline.log.writing.partitioned_part import PartPath, PartTurn
+from pipeline.log.writing.partitioned_path import PartitionedPath
 from pipeline.log.writing.segment_sizes import SegmentSizes
-from pipeline.log.writing.staged import StagedPath
+from pipeline.log.writing.staged_path import StagedPath
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.pipelined_copy import roll_back
@@ -219,7 +219,7 @@ class LogWriter:
     async def _take_into_run(self, batch: ChangeBatch, declined: Declined) -> ChangeBatch | None:
         assert self._partitioned is not None  # noqa: S101  choose_path
         was_begun = self._partitioned.state.is_begun
-        rest = await self._partitioned.take(batch)
+        rest = await self._partitioned.accept(batch)
         if not was_begun and self._partitioned.state.is_begun:
             self._durable = self.position  # the transaction that begins a run commits synchronously
         self._follow(self._partitioned)

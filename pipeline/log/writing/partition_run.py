@@ -31,7 +31,8 @@ LOCK_TIMEOUT = "set local lock_timeout = '1s'"
 class PartitionRun:
     """A run of a worker. `next_seq`: the seq of its next row. `events`: the number of events that the log has.
 
-    `goes_on`: none of its segments was moved. `number`: 0 until the run begins. The names of its tables end with `tag`.
+    `may_continue`: none of its segments was moved. `number`: 0 until the run begins. The names of its tables end with
+    `tag`.
     """
 
     source: uuid.UUID
@@ -40,7 +41,7 @@ class PartitionRun:
     next_seq: int
     epoch: int
     events: int
-    goes_on: bool = True
+    may_continue: bool = True
     worker: int = 0
 
     @property
@@ -100,23 +101,25 @@ async def begin_drained(
     """Begin a run once everything staged is in the log; wait for that as long as the shuffler moves rows."""
     query, source = statement("log.staging.frontier", "is_drained"), {"source": claim.source}
 
-    async def look() -> DrainProgress | None:
+    async def read_progress() -> DrainProgress | None:
         found = await (await connection.execute(query, source)).fetchone()
         return None if found is None else DrainProgress(*found)
 
-    return await begin(connection, claim, table, clock()) if await drained(look) else None
+    return await begin(connection, claim, table, clock()) if await wait_until_drained(read_progress) else None
 
 
-async def drained(look: Callable[[], Awaitable[DrainProgress | None]], longest: float | None = None) -> bool:
+async def wait_until_drained(
+    read_progress: Callable[[], Awaitable[DrainProgress | None]], longest: float | None = None
+) -> bool:
     """Wait, as long as the shuffler moves rows, until everything staged for reached workers is in the log.
 
-    Returns True if it is. `look` returns None before the first shuffler has run. `longest`: seconds without a move,
-    instead of DRAIN_LONGEST.
+    Returns True if it is. `read_progress` returns None before the first shuffler has run. `longest`: seconds without a
+    move, instead of DRAIN_LONGEST.
     """
     longest = DRAIN_LONGEST if longest is None else longest
     moved, moved_at, stalled_at = None, time.monotonic(), time.monotonic() + DRAIN_STALLED
     while time.monotonic() < min(stalled_at, moved_at + longest):
-        found, now = await look(), time.monotonic()
+        found, now = await read_progress(), time.monotonic()
         if found is not None:
             if found.is_drained:
                 return True

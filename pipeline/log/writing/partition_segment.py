@@ -176,7 +176,7 @@ class PartitionSegment:
             await self.abandon()
             return None
         await self._copy.execute("COMMIT")
-        self.run.goes_on = self.run.goes_on and found[0][0] == b"t"
+        self.run.may_continue = self.run.may_continue and found[0][0] == b"t"
         self.run.next_seq = self._filled.next_seq
         return self._filled.position
 

@@ -20,7 +20,7 @@ from pipeline.log.writing import partition_run as runs
 from pipeline.log.writing.event_maker import EventMaker
 from pipeline.log.writing.partition_run import PartitionRun
 from pipeline.log.writing.partition_segment import PartitionSegment
-from pipeline.log.writing.partitioned import PartitionedPath
+from pipeline.log.writing.partitioned_path import PartitionedPath
 from pipeline.log.writing.segment_sizes import SETTLE_AFTER, SegmentSizes
 from pipeline.postgres.pipelined_copy import OpenCopy
 
@@ -60,7 +60,7 @@ class BacklogPath(PartitionedPath):
         return RunState(
             may_begin=is_backlog and time.monotonic() >= self._pause_until,
             is_begun=run is not None,
-            goes_on=run is not None and run.goes_on,
+            may_continue=run is not None and run.may_continue,
             is_filling=segment is not None,
             is_inside=segment is not None and segment.is_inside,
             is_near=behind is not None and self._sizes.is_near(behind),
@@ -82,7 +82,7 @@ class BacklogPath(PartitionedPath):
                 await self._store(self._segment)
             await self._leave_run()
 
-    async def _take(self, batch: ChangeBatch) -> ChangeBatch | None:
+    async def _accept(self, batch: ChangeBatch) -> ChangeBatch | None:
         rest = await self._take_into_run(batch)
         if rest is not None:
             await self._leave_run()
@@ -116,7 +116,7 @@ class BacklogPath(PartitionedPath):
 
     async def _add(self, run: PartitionRun, part: ChangeBatch, events: list[bytes]) -> bool:
         """Add a part of a batch; False if the run has ended before it."""
-        if not run.goes_on:
+        if not run.may_continue:
             return False
         segment = self._segment or await self._open(run, self._sizes.largest)
         await segment.add(part, events)
@@ -129,7 +129,7 @@ class BacklogPath(PartitionedPath):
 
     def _stored(self, segment: PartitionSegment, *, attaches: bool) -> None:
         """End the run after a segment that was too small for a partition."""
-        segment.run.goes_on = segment.run.goes_on and attaches
+        segment.run.may_continue = segment.run.may_continue and attaches
         self._pause = 0.0 if attaches else self._sizes.pause(self._pause)
         self._pause_until = time.monotonic() + self._pause
 

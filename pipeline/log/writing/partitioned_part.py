@@ -28,7 +28,7 @@ from pipeline.log.writing import partition_run as runs
 from pipeline.log.writing.event_maker import EventMaker
 from pipeline.log.writing.partition_run import PartitionRun
 from pipeline.log.writing.partition_segment import PartitionSegment
-from pipeline.log.writing.partitioned import PartitionedPath
+from pipeline.log.writing.partitioned_path import PartitionedPath
 from pipeline.log.writing.segment_sizes import FEWEST, SETTLE_AFTER, SegmentSizes
 from pipeline.postgres.pipelined_copy import OpenCopy
 from pipeline.postgres.queries import literals, statement
@@ -115,7 +115,7 @@ class PartPath(PartitionedPath):
                 await asyncio.sleep(LOOK_EVERY)
         await self._store(segment)
 
-    async def _take(self, batch: ChangeBatch) -> ChangeBatch | None:
+    async def _accept(self, batch: ChangeBatch) -> ChangeBatch | None:
         segment = self._segment or await self._open(self._run or await self._begin(), FEWEST)
         events = [] if batch.places_range else await self._maker.events(batch.rows, segment.next_seq, segment.session)
         if batch.places_range or len(events) < len(batch.rows):
@@ -176,11 +176,11 @@ class PartPath(PartitionedPath):
         """
         values = literals(**runs.values_of(self._claim, self._table), not_before=0, highest=segment.first_seq)
 
-        async def look() -> runs.DrainProgress | None:
+        async def read_progress() -> runs.DrainProgress | None:
             found = await segment.ask(statement("log.staging.frontier", "is_drained") % values)
             return runs.DrainProgress(found[0][0] == b"t", found[0][1], found[0][2] == b"t") if found else None
 
-        if not await runs.drained(look, STOPPING_LONGEST if self._turn.stopping() else None):
+        if not await runs.wait_until_drained(read_progress, STOPPING_LONGEST if self._turn.stopping() else None):
             return False
         await segment.ask(f"savepoint next; {runs.LOCK_TIMEOUT}")
         with suppress(psycopg.errors.LockNotAvailable):

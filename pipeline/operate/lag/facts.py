@@ -147,7 +147,7 @@ class LagFacts:
     applier: ApplierActivity | None = None
 
 
-def look(
+def read_source(
     config: Config, connection: Connection, stored: ReplicationSource | None, known: Sequence[StoredSession] = ()
 ) -> SourceReading:
     """Read the source as it is now, over one connection.
@@ -173,7 +173,7 @@ def look(
             raise connections.unavailable(config.source, "source", error) from error
     restart, confirmed = (anchor.restart_lsn, anchor.confirmed_lsn) if anchor else (None, None)
     at = AtSource(**row, restart=restart, confirmed=confirmed, sender=values["sender"])
-    ours = slot_lag.of(found, config.slot, at.written)
+    ours = slot_lag.measure_lags(found, config.slot, at.written)
     return SourceReading(at, holder[0] if holder else None, ours, missing, marked, clients, narrowed)
 
 

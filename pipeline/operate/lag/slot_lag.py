@@ -20,7 +20,7 @@ class SlotLag:
     lag_bytes: int | None
 
 
-def of(found: Sequence[Slot], anchor: str, written: int) -> list[SlotLag]:
+def measure_lags(found: Sequence[Slot], anchor: str, written: int) -> list[SlotLag]:
     """Our slots among `found`, the anchor first; `written`: the source's end of WAL."""
     return [
         SlotLag(

@@ -27,13 +27,13 @@ FOLLOWER_SECONDS = 2.0
 def measure(
     config: Config,
     connection: Connection,
-    look: SourceReading,
+    reading: SourceReading,
     moved: StoredPositions | None,
     reasons: Sequence[str],
     exports: ExportStatus | None,
 ) -> LagReport:
-    """Explain the lag at the moment of `look`. `reasons`: why the roles do not run."""
-    at = look.at
+    """Explain the lag at the moment of `reading`. `reasons`: why the roles do not run."""
+    at = reading.at
     starts = role_locks.server_starts(connection, "replication")
     if moved is None:
         return LagReport([causes.missing_source(reasons, starts=starts)], at.written)
@@ -44,7 +44,7 @@ def measure(
     facts = LagFacts(
         at=at,
         moved=moved,
-        holder=look.holder,
+        holder=reading.holder,
         sessions=sessions(connection, moved.source_id),
         readers=[*_lagging(readers, lake), *_elsewhere(connection)],
         around=around(connection, moved, [*found.values(), *reader_causes.held_beyond(at)]),

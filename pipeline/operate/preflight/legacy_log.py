@@ -38,7 +38,7 @@ def check(
     `name`: the name of the findings; `setting`: the setting that names the table. Raises SchemaError if another object
     has that name.
     """
-    found = table_shape.look(connection, table)
+    found = table_shape.describe_relation(connection, table)
     if found is None:
         yield _to_be_made(connection, table, name, setting)
         return

@@ -54,9 +54,9 @@ def run(
     if wrong.get("source"):  # the source cannot be queried
         return
     left_out = _OF_PRIMARY if "source" in wrong else {"replication"} if "replication right" in wrong else set()
-    for name, look in parts.items():
+    for name, check in parts.items():
         if name not in left_out:
-            yield from guarded(name, look)
+            yield from guarded(name, check)
 
 
 def _sessions(

@@ -53,7 +53,7 @@ from pipeline.log.staging.worker_claim import WorkerClaim, connect_staging
 from pipeline.log.table import EventsTable, last_seq
 from pipeline.operate.preflight import legacy_log
 from pipeline.operate.repair import gap
-from pipeline.operate.repair.adopted import AdoptionReport
+from pipeline.operate.repair.adoption_report import AdoptionReport
 from pipeline.operate.repair.gap import GapConsent, HistoryGap
 from pipeline.postgres import migrations, role_locks, waits
 from pipeline.postgres.connections import Connection
@@ -125,7 +125,7 @@ class _Adoption:
             return None
         causes = [_cause(reason) for reason in reasons]
         agree(
-            gap.look(
+            gap.read_gap(
                 self._pipeline,
                 self._table,
                 self._stored,
@@ -182,7 +182,7 @@ class _Adoption:
         """Drop incomplete transactions from staging, and move complete ones to the log before the new epoch begins."""
         async with await connect_staging(self._config.database) as staging:
             await parts.abandon_plan(staging, self._stored.id, plan_reader.read_plan(self._pipeline, self._stored.id))
-            await WorkerClaim.take(staging, self._stored.id)
+            await WorkerClaim.acquire(staging, self._stored.id)
         self._staged = progress.staged(self._pipeline, self._stored.id) or self._staged
         config = self._config
         shuffler = Shuffler(
@@ -200,7 +200,7 @@ class _Adoption:
         if shuffler.poison is not None:
             raise PipelineError(str(shuffler.poison))
         segments.empty_drained(self._pipeline)
-        if segments.pending(self._pipeline, self._stored.id):
+        if segments.read_pending(self._pipeline, self._stored.id):
             raise PipelineError("staging cannot be emptied; run `pipeline verify` to see what is wrong")
 
     def _begin(self, identity: SystemIdentity, reasons: list[ReplicationError]) -> AdoptionReport:

@@ -38,7 +38,7 @@ GapConsent = Callable[[HistoryGap], None]
 """Shows an operator the gap before anything is changed; raises PipelineError if the operator declines."""
 
 
-def look(
+def read_gap(
     connection: Connection,
     table: EventsTable,
     stored: ReplicationSource,

@@ -13,7 +13,7 @@ from pipeline.capture.schema_history import rewrites, versions
 from pipeline.capture.source import captured_now, missing_source, publication_ledger, sources
 from pipeline.capture.source.captured_now import CapturedTable
 from pipeline.capture.source.sources import ReplicationSource
-from pipeline.comparing import compared, differences
+from pipeline.comparing import compared_table, differences
 from pipeline.comparing.comparison import ContentComparison
 from pipeline.comparing.log_state import Key, TableTruncatedError
 from pipeline.config.settings import Config
@@ -134,7 +134,7 @@ class _Run:
 
     def _compare(self, table: CapturedTable, name: str) -> TableVerification:
         with reading_session.transaction(self._source, SNAPSHOT):
-            shape = compared.read(self._source, self._pipeline, self._stored, table.oid)
+            shape = compared_table.read(self._source, self._pipeline, self._stored, table.oid)
         found, parts = TableVerification(name, "equal"), 0
         named: set[Key] = set()
         comparison = ContentComparison(self._source, self._pipeline, self._stored, shape, self._stopping)
@@ -156,9 +156,9 @@ class _Run:
         found.state = "differs" if found.differing else "equal"
         return found
 
-    def _require_unaltered(self, table: CapturedTable, name: str, shape: compared.ComparableTable) -> None:
+    def _require_unaltered(self, table: CapturedTable, name: str, shape: compared_table.ComparableTable) -> None:
         """Raise NotComparableError if DDL explains differences, including DDL that the stream has not shown yet."""
-        if compared.read(self._source, self._pipeline, self._stored, table.oid) != shape:
+        if compared_table.read(self._source, self._pipeline, self._stored, table.oid) != shape:
             raise NotComparableError("the table was altered while it was compared; run the command again")
         for known in versions.latest(self._pipeline, self._stored.id, self._stored.epoch).values():
             if known.version.table_oid != table.oid:
@@ -171,7 +171,7 @@ class _Run:
         self._require_known(table, name)
         before = known_tables.read(self._pipeline, self._stored).get(table.oid)
         former = FormerKeys(self._source, self._pipeline, self._stored)
-        former.look()
+        former.read_new_versions()
         if before is None or known_tables.has_joined(table, before, None) or former.had_another(table, before):
             raise NotComparableError("the table has just got another key; run the command again")
 

@@ -229,15 +229,15 @@ class TransactionGrouping:
         for event in events:
             size = event.size + _OVERHEAD
             if self._part and event.transaction != self._part[-1].transaction:
-                yield self._take(complete=True)
+                yield self._take_transaction(complete=True)
             elif self._part and (self._size + size > PART_BYTES or len(self._part) >= PART_EVENTS):
-                yield self._take(complete=False)
+                yield self._take_transaction(complete=False)
             self._part.append(event)
             self._size += size
         if is_complete and self._part:
-            yield self._take(complete=True)
+            yield self._take_transaction(complete=True)
 
-    def _take(self, *, complete: bool) -> pb.Transaction:
+    def _take_transaction(self, *, complete: bool) -> pb.Transaction:
         part, self._part, self._size = self._part, [], 0
         last = part[-1]
         seconds, micros = divmod(last.committed_at, 1_000_000)

@@ -68,13 +68,13 @@ class SequinService:
         name = await self._name(request)
         with self._wakeups.for_consumer(name) as subscription:
 
-            async def look(client: WaitingClient) -> list[str] | None:
+            async def receive(client: WaitingClient) -> list[str] | None:
                 return await self._hand_out(client, name, wanted)
 
             async def due() -> float | None:
                 return await self._due(name)
 
-            found = await until_found(request, subscription, wanted.wait, look, due)
+            found = await until_found(request, subscription, wanted.wait, receive, due)
         return _messages_answer(found or [])
 
     async def _ack(self, request: Request) -> Response:

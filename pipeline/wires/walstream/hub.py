@@ -148,7 +148,7 @@ class SessionHub:
                     self._holds.wake()
                     ready.set_result(claim)
                     while self._coming or self._left or self._writes:
-                        await self._look(claim)
+                        await self._wait(claim)
                     self._ready = self._claim = None
                 except Exception as error:
                     reason = _reason(error)
@@ -186,7 +186,7 @@ class SessionHub:
                 )
             yield claim
 
-    async def _look(self, claim: CursorClaim) -> None:
+    async def _wait(self, claim: CursorClaim) -> None:
         changed = asyncio.ensure_future(self._changed.wait())
         either: list[asyncio.Future[Any]] = [changed, claim.ended]
         await asyncio.wait(either, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)

@@ -48,7 +48,7 @@ class WalstreamMessages:
         self._written: OrderedDict[int, bytes | None] = OrderedDict()
         self._size = 0
 
-    def of(self, event: EventColumns) -> bytes | None:
+    def serialize(self, event: EventColumns) -> bytes | None:
         """Return an event as a serialized ServerMessage; None if it has no values."""
         if event.seq in self._written:
             return self._written[event.seq]

@@ -98,7 +98,7 @@ class PluginService:
             for event in batch.entries:
                 if event.action == "read" and not (reads_all or first_rows.include(event)):
                     continue
-                if (message := self._messages.of(event)) is not None:
+                if (message := self._messages.serialize(event)) is not None:
                     session.begin_to_send(event)
                     await context.write(message)  # waits for a slow client
             if batch.is_complete:

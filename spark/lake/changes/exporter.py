@@ -28,7 +28,7 @@ from lake.compaction import switching
 from lake.errors import ExportError, FileMismatchError
 from lake.folding import current
 from lake.ledger import LakeLedger
-from lake.lost import aside
+from lake.lost import setting_aside
 from lake.running.cluster import run_tasks
 from lake.running.cores import cores
 from lake.storage import layout
@@ -78,7 +78,7 @@ def resume(lake: Lake) -> None:
     files = ChangeFiles(lake.ledger, lake.id)
     files.convert_old_entries()
     if jump is not None:
-        aside.set_aside_lost(lake, jump)
+        setting_aside.set_aside_lost(lake, jump)
     for dataset, versions in files.newest_schemas().items():
         _write_schemas(lake, dataset, versions, only_missing=True)
     _recover(lake, files)

@@ -132,7 +132,7 @@ class LakeManifest:
         """Raise UnfitTargetError if the manifest lists events that the log lacks, unless the log has jumped.
 
         If the manifest does not know the log's newest jump, return the first seq after that jump: the caller must bring
-        the lake to the state of the ledger with `lake.lost.aside`.
+        the lake to the state of the ledger with `lake.lost.setting_aside`.
         """
         return require_same_log(self._lake, self.head())
 

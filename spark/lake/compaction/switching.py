@@ -14,7 +14,7 @@ from typing import Any
 from lake.changes.manifest import LakeManifest
 from lake.compaction.ledger import CompactionLedger, UnfinishedCompaction
 from lake.compaction.plan import MergeCandidate
-from lake.shown import ShownFolders
+from lake.shown_folders import ShownFolders
 from lake.storage import layout
 from lake.storage.identity import Lake
 

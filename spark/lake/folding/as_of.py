@@ -14,7 +14,7 @@ from lake.changes.files import ChangeFiles
 from lake.errors import ExportError, UnfitTargetError
 from lake.folding.current import PublishedState, base_folder, describe_state
 from lake.folding.engines import fold_one
-from lake.states.folded import FoldTask
+from lake.states.fold_tasks import FoldTask
 from lake.states.folders import publish_output
 from lake.states.lake_tables import LakeTables
 from lake.states.ledger import StateLedger

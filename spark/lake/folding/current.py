@@ -4,7 +4,7 @@ A version of a state goes through these states of the ledger:
 
 - `writing`: the export makes files where no reader looks, then renames the whole folder into place.
 - `committed`: the folder stays, the table has the name for which the version was made, and then `latest` gets the files
-  (`lake.shown`).
+  (`lake.shown_folders`).
 
 After a crash at any point, `latest` is a complete version; `show_newest` and `recover` finish the work. In a bucket
 there is no folder to rename or to show (`lake.states.in_bucket`).
@@ -26,15 +26,15 @@ from lake.changes.files import ChangeFiles
 from lake.changes.manifest import LakeManifest
 from lake.errors import ExportError
 from lake.folding import engines, waiting
-from lake.shown import ShownFolders
-from lake.states import divided, in_bucket
-from lake.states.folded import FoldResult, FoldTask
+from lake.shown_folders import ShownFolders
+from lake.states import divided_tables, in_bucket
+from lake.states.fold_tasks import FoldResult, FoldTask
 from lake.states.folders import StateFolders
 from lake.states.lake_tables import LakeTables
 from lake.states.ledger import RefusedState, StateLedger, TableRoot
 from lake.states.plan import BucketFile, PlannedFold, plan
 from lake.states.side_by_side import FoldJob, JobStarter, side_by_side
-from lake.storage import layout, replaced, written
+from lake.storage import layout, replaced_files, written_objects
 from lake.storage.identity import Lake
 from lake.storage.new_file import FileTarget
 from lake.storage.where import LakePath
@@ -73,7 +73,7 @@ def describe_state(folding: PlannedFold, folded: FoldResult, files: Sequence[Buc
     return PublishedState(folding.dataset, folding.seq, rows, folded.buckets, len(folded.written))
 
 
-def recover(lake: Lake, keep: float = replaced.KEEP, checkpoints: float = replaced.CHECKPOINTS) -> None:
+def recover(lake: Lake, keep: float = replaced_files.KEEP, checkpoints: float = replaced_files.CHECKPOINTS) -> None:
     """Finish or remove the work that an earlier exporter left. Call it with the lake's lock, and while no fold runs.
 
     Versions that were superseded at least `keep` seconds ago are removed, except the last version of each day of the
@@ -91,8 +91,8 @@ def recover(lake: Lake, keep: float = replaced.KEEP, checkpoints: float = replac
         else:
             in_bucket.drop(lake, version.id)
         ledger.forget(version.id)
-    written.settle_written(lake.ledger, str(lake.id))
-    replaced.remove(lake, keep)
+    written_objects.settle_written(lake.ledger, str(lake.id))
+    replaced_files.remove(lake, keep)
 
 
 def show_newest(lake: Lake) -> None:
@@ -132,7 +132,7 @@ def find_outdated(lake: Lake, latest_age: float = 0.0) -> list[PendingState]:
 
 def _divisible(lake: Lake) -> dict[int, bool]:
     """Return, by oid, True if a table is shown, for tables that have or had a state; empty with one events table."""
-    return StateLedger(lake.ledger, lake.id).oids() if divided.other_events_tables(lake) else {}
+    return StateLedger(lake.ledger, lake.id).oids() if divided_tables.other_events_tables(lake) else {}
 
 
 def _needs_check(
@@ -189,7 +189,7 @@ def fold_all(
             failed.append(type(made)(f"the state of {each.dataset}: {made}"))
         else:
             report(made)
-    replaced.remove_names(lake)
+    replaced_files.remove_names(lake)
     if not failed:
         lake.ledger.store_folded_upto(lake.id, seq)
     LakeManifest(lake).write_head()

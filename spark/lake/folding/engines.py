@@ -11,7 +11,7 @@ from lake.errors import ExportError
 from lake.folding.small import fold as small
 from lake.running import cluster
 from lake.states.fold import fold as fold_by_frames
-from lake.states.folded import FoldResult, FoldTask
+from lake.states.fold_tasks import FoldResult, FoldTask
 from lake.states.plan import PlannedFold
 
 TABLES_AT_ONCE = 100

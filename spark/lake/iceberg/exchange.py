@@ -8,7 +8,7 @@ from lake.iceberg import publish
 from lake.iceberg.changed_table import CommitStamp, TableCatalog, TableChange
 from lake.iceberg.ledger import CatalogSettings, CommitHead, IcebergLedger, IcebergTable
 from lake.iceberg.plan import CommitPlan, PlannedChange
-from lake.iceberg.withdrawn import sweep
+from lake.iceberg.withdrawn_tables import sweep
 from lake.storage.identity import Lake
 
 COMPACTION = "pipeline.compaction"

@@ -25,7 +25,7 @@ from lake.iceberg.names import Identifier
 from lake.iceberg.plan import CommitPlan, CommitPlanner, PlannedChange, TableRoot
 from lake.iceberg.pointers import PointerCatalog
 from lake.iceberg.table_files import files_of
-from lake.iceberg.withdrawn import sweep, withdraw
+from lake.iceberg.withdrawn_tables import sweep, withdraw
 from lake.storage.identity import Lake
 
 

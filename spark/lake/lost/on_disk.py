@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from lake.iceberg import names
-from lake.lost.known import KnownFiles
-from lake.shown import ShownFolders
+from lake.lost.known_files import KnownFiles
+from lake.shown_folders import ShownFolders
 from lake.states.folders import VERSION
 from lake.storage import days, layout
 from lake.storage.folder import unfit

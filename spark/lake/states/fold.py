@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lake.running.cluster import plain_errors, run_tasks
-from lake.states import object_frames, rekeying, schema_cast, unchanged
-from lake.states.folded import FoldBase, FoldResult, WrittenBucket, fold_in_order
+from lake.states import object_frames, rekeying, schema_cast, unchanged_values
+from lake.states.fold_tasks import FoldBase, FoldResult, WrittenBucket, fold_in_order
 from lake.states.plan import STATE, BucketFile, PlannedFold, StateColumn, buckets_of
 from lake.storage.new_file import FileTarget, new_file, sha256, sync
 from lake.storage.where import LakePath, ObjectPath
@@ -84,7 +84,7 @@ def _omissions(log: DataFrame) -> tuple[int, list[str]]:
 def _winners(entries: DataFrame) -> DataFrame:
     """Return the last step of each key: record_pk, seq, and `live`: true if the row exists after the step."""
     last = F.max(F.struct("seq", "live")).alias("last")
-    return unchanged.steps(entries).groupBy("record_pk").agg(last).select("record_pk", "last.seq", "last.live")
+    return unchanged_values.steps(entries).groupBy("record_pk").agg(last).select("record_pk", "last.seq", "last.live")
 
 
 def _touched(winners: DataFrame, buckets: int) -> set[int]:
@@ -102,7 +102,7 @@ def _rows(
     rows = entries.join(winners.where("live").select("seq"), "seq")
     known = [name for name in omitted if name in rows.columns]
     if known:
-        rows = unchanged.fill_unchanged(rows, entries, winners, before, known)
+        rows = unchanged_values.fill_unchanged(rows, entries, winners, before, known)
     selected = [*STATE, *(schema_cast.column(column.number) for column in columns)]
     rows = rows.select(*selected)
     if before is not None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from lake.states.folded import FoldResult, WrittenBucket
+from lake.states.fold_tasks import FoldResult, WrittenBucket
 from lake.states.plan import BucketFile
 from lake.storage import layout
 from lake.storage.folder import unfit

@@ -12,14 +12,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from lake.states.folded import FoldResult
+from lake.states.fold_tasks import FoldResult
 from lake.states.folders import version_name
 from lake.states.plan import STATE, BucketFile, PlannedFold
 from lake.storage import layout
 from lake.storage.identity import Lake
 from lake.storage.new_file import FileTarget
 from lake.storage.where import ObjectPath, relative
-from lake.storage.written import ObjectOwner
+from lake.storage.written_objects import ObjectOwner
 
 _DROP = """
     with version as (

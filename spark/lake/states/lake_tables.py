@@ -14,8 +14,8 @@ import pyarrow.dataset as ds
 from lake.changes.files import ChangeFile, ChangeFiles
 from lake.changes.writer import last_place
 from lake.ledger import bigints
-from lake.states import divided
-from lake.states.divided import DivisionQuery
+from lake.states import divided_tables
+from lake.states.divided_tables import DivisionQuery
 from lake.states.plan import FoldHistory, FullBackfill
 from lake.storage import layout
 from lake.storage.identity import Lake
@@ -61,7 +61,7 @@ class LakeTables:
         self._places = {root: place for root, place in reached if place is not _NOWHERE}
         self._owners = owners(self.tables, self._places)
         self._backfills = self._read_backfills()
-        self._divisions = divided.divisions(lake, seq, list(self._divisible()))
+        self._divisions = divided_tables.divisions(lake, seq, list(self._divisible()))
 
     def shown(self) -> list[LinkedTable]:
         """Return the requested tables that own their name as of the seq."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from lake.ledger import LakeLedger
-from lake.states.folded import FoldResult
+from lake.states.fold_tasks import FoldResult
 from lake.states.plan import BucketFile, PlannedFold, StateVersion
 from lake.tables.forms import LakeTableForm
 
@@ -142,11 +142,6 @@ class StateLedger:
         table = self.table(root)
         assert table is not None, root  # noqa: S101  just added
         return table
-
-    def called(self, datasets: Iterable[str]) -> list[StateTable]:
-        """Return tables that readers find under these names."""
-        names = json.dumps(sorted(datasets))
-        return self._tables("and dataset = any(array(select json_array_elements_text($2::text::json)))", (names,))
 
     def tables_to_show(self) -> list[StateTable]:
         """Return tables with a name whose `latest` is not known to be set."""

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lake.errors import ExportError
 from lake.states import file_form
-from lake.states.folded import WrittenBucket
+from lake.states.fold_tasks import WrittenBucket
 from lake.storage.new_file import FileTarget, NewFile
 from lake.storage.reading import parquet
 from lake.storage.where import ObjectPath

@@ -16,7 +16,7 @@ from lake.storage.folder import DiskFolder, unfit
 from lake.storage.new_file import FileTarget
 from lake.storage.object_folder import ObjectFolder
 from lake.storage.where import LakePath, ObjectPath
-from lake.storage.written import ObjectOwner
+from lake.storage.written_objects import ObjectOwner
 
 LakeFolder = DiskFolder | ObjectFolder
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from lake.storage import object_store
 from lake.storage.where import LakePath, ObjectPath
-from lake.storage.written import ObjectOwner
+from lake.storage.written_objects import ObjectOwner
 
 _ATTEMPTS = 3
 """Attempts to upload a file, each under another name, since an upload that failed may still have made an object."""

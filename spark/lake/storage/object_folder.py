@@ -73,7 +73,7 @@ class ObjectFolder:
         return {at[each] for each in object_store.missing(at)}
 
     def clear_staging(self) -> None:
-        """Do nothing: the ledger knows the unfinished objects of a run (`lake.storage.written`)."""
+        """Do nothing: the ledger knows the unfinished objects of a run (`lake.storage.written_objects`)."""
 
     def write(self, path: str, content: bytes) -> None:
         """Replace an object by one request, unless it has this content already. Raises UnfitTargetError."""

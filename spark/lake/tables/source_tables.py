@@ -54,7 +54,7 @@ def link_tables(forms: Iterable[LakeTableForm], servers: Mapping[EpochKey, Sourc
         known = _KnownTables(current if same else {}, tables, restored=restored)
         now: dict[int, LinkedTable] = {}
         for form in group:
-            table = now.get(form.table_oid) or known.take(form)
+            table = now.get(form.table_oid) or known.take_continued(form)
             if table is None:
                 table = LinkedTable({})
                 tables.append(table)
@@ -76,7 +76,7 @@ class _KnownTables:
         for table in sorted(tables, key=lambda table: table.forms[-1].place):
             self._by_name[_name(table.forms[-1])] = table
 
-    def take(self, form: LakeTableForm) -> LinkedTable | None:
+    def take_continued(self, form: LakeTableForm) -> LinkedTable | None:
         """Find the known table that continues with this form, and remove it from the known ones; None if none does.
 
         After a restore, another table may have the oid. Then the name decides, if a known table has it.

@@ -86,6 +86,6 @@ def test_a_standby(database_dsn: str, source_dsn: str) -> None:
 
 
 def test_a_pipeline_database_that_is_frozen(source_dsn: str, silent: str) -> None:
-    assert 2 * readiness.LOOK_SECONDS < 5  # connecting, then asking
+    assert 2 * readiness.CHECK_SECONDS < 5  # connecting, then asking
     with answering(silent, source_dsn=source_dsn) as api:
         assert [api.get(path).status_code for path in ("/metrics", "/healthz")] == [503, 200]

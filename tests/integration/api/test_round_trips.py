@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.api import app
 from pipeline.config.settings import load
-from pipeline.server import served
+from pipeline.server import served_endpoints
 from tests.fixtures import round_trips
 from tests.fixtures.small_log import small_log
 
@@ -25,7 +25,7 @@ STARS = "public." + "*" * 25 + "!"
 def test_a_page_of_events_takes_few_round_trips(database_dsn: str, tmp_path: Path, query: str, most: int) -> None:
     async def run() -> None:
         config = load(source_dsn="host=/nowhere", database_dsn=database_dsn)
-        application = app.create(served.parts(config, "test:1"))
+        application = app.create(served_endpoints.parts(config, "test:1"))
         transport = httpx.ASGITransport(application)
         async with (
             application.router.lifespan_context(application),

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.api import app
 from pipeline.config.settings import load
-from pipeline.server import served
+from pipeline.server import served_endpoints
 from tests.fixtures.api import Api, answering
 from tests.fixtures.postgres import Cluster
 
@@ -43,7 +43,7 @@ def opened(dsn: str) -> Iterator[Api]:
 
 def operations() -> list[tuple[str, str]]:
     config = load(source_dsn="host=/nowhere", database_dsn="host=/nowhere")
-    schema = app.create(served.parts(config, "test")).openapi()
+    schema = app.create(served_endpoints.parts(config, "test")).openapi()
     return [(method, path) for path, found in schema["paths"].items() for method in found]
 
 

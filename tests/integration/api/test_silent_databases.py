@@ -54,7 +54,7 @@ def test_each_request_is_answered_while_the_databases_are_silent(
     monkeypatch.setattr(silence, "PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr(silence, "TRY_SECONDS", 0.5)
     monkeypatch.setattr(pool, "_WAIT_SECONDS", 0.5)
-    monkeypatch.setattr(readiness, "LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(readiness, "CHECK_SECONDS", 0.5)
     settings = {"source_dsn": through(proxy, source_dsn), "wires": "sequin,pgdeltastream"}
     database = through(proxy, database_dsn)
     with answering(database, **settings) as api, Rpc(database) as rpc, ThreadPoolExecutor(len(REQUESTS)) as at_once:

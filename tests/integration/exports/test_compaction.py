@@ -20,8 +20,8 @@ from lake.compaction import merging, run, switching
 from lake.compaction.ledger import CompactionLedger
 from lake.compaction.run import CompactionSummary
 from lake.errors import ExportRunningError, FileMismatchError
-from lake.shown import ShownFolders
-from lake.storage import days, replaced
+from lake.shown_folders import ShownFolders
+from lake.storage import days, replaced_files
 from lake.storage.identity import open_for_reading
 from tests.fixtures.iceberg_lake import IcebergLake, iceberg_lake
 from tests.fixtures.lake_ledger import all_files
@@ -81,7 +81,7 @@ def test_a_closed_day_becomes_one_file(lake: IcebergLake) -> None:
     assert merged.metadata.row_group(0).sorting_columns
     assert merged.read(["id"]).column("id").to_pylist() == [each for n in range(20) for each in (n, None)]
     assert compact(lake) == [], "nothing is left to do"
-    replaced.remove(lake.ledger.lake, 0)
+    replaced_files.remove(lake.ledger.lake, 0)
     require_whole(lake)
     assert len([file for file in all_files(lake.root) if file.endswith(".parquet") and file.startswith("files/")]) == 2
     assert len(list(lake.root.glob("changes/*/date=*/*.parquet"))) == 2
@@ -96,11 +96,11 @@ def test_who_reads_keeps_what_was_replaced(lake: IcebergLake) -> None:
     [made] = compact(lake)
     assert len(list(day.iterdir())) == 1
     assert all((lake.root / path).exists() for path in named)
-    replaced.remove(lake.ledger.lake, 3600)
+    replaced_files.remove(lake.ledger.lake, 3600)
     gone = lake.root / f"days/{made.compaction}" / day.relative_to(lake.root)
     assert sorted(os.listdir(opened)) == sorted(os.listdir(gone)) == before
     os.close(opened)
-    replaced.remove(lake.ledger.lake, 0)
+    replaced_files.remove(lake.ledger.lake, 0)
     assert not gone.exists()
 
 
@@ -147,7 +147,7 @@ def test_iceberg_moves_with_the_ledger(lake: IcebergLake) -> None:
     for _ in range(3):
         fill(lake, 1)
         lake.publish(keep=0)
-    replaced.remove(lake.ledger.lake, 0)
+    replaced_files.remove(lake.ledger.lake, 0)
     require_whole(lake, iceberg=True)
     metadata = {path for path in all_files(lake.root) if path.startswith("iceberg/")}
     assert metadata == lake.metadata_in_use()
@@ -167,7 +167,7 @@ def test_full_parts_of_the_manifest_have_a_successor(lake: IcebergLake, monkeypa
         require_whole(lake)
     compact(lake)
     require_whole(lake)
-    replaced.remove(lake.ledger.lake, 0)
+    replaced_files.remove(lake.ledger.lake, 0)
     require_whole(lake)
 
 
@@ -232,7 +232,7 @@ def test_it_is_whole_after_a_crash_at_any_step(lake: IcebergLake, monkeypatch: p
         assert len(lake.ledger.committed()) == 2, step
     require_whole(lake, iceberg=True)
     there = {path for path in all_files(lake.root) if path.startswith("files/")}
-    replaced.remove(lake.ledger.lake, 0)
+    replaced_files.remove(lake.ledger.lake, 0)
     assert {path for path in there if (lake.root / path).exists()} == lake.ledger.committed()
 
 
@@ -310,7 +310,7 @@ def test_without_hard_links_days_have_copies(lake: IcebergLake, monkeypatch: pyt
     fill(lake, 3)
     require_whole(lake)
     compact(lake)
-    replaced.remove(lake.ledger.lake, 0)
+    replaced_files.remove(lake.ledger.lake, 0)
     require_whole(lake)
     assert not [path for path in lake.root.rglob("*") if path.is_symlink()]
     assert not list((lake.root / ".staging").glob("copy-*"))

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from lake.changes.manifest import LakeManifest
-from lake.storage import replaced
+from lake.storage import replaced_files
 from tests.fixtures import compaction_victim
 from tests.fixtures.iceberg_lake import IcebergLake, iceberg_lake, iceberg_tables
 from tests.fixtures.lake_ledger import all_files
@@ -143,7 +143,7 @@ def test_each_reader_sees_each_event_once(database_dsn: str, tmp_path: Path) -> 
         assert [wrong for reader in reading for wrong in reader.wrong] == []
         assert min(reader.times for reader in reading) > 10
         assert killed > KILLS * 0.7, "most were to be killed before they had ended"
-        replaced.remove(lake.ledger.lake, 0)
+        replaced_files.remove(lake.ledger.lake, 0)
         every = list(range(1, lake.upto + 1))
         assert by_glob(lake.root) == by_manifest(lake.root) == every
         left = {path for path in all_files(lake.root) if path.startswith("files/")}

@@ -16,7 +16,7 @@ from lake import ledger
 from lake.changes.manifest import LakeManifest
 from lake.compaction import run as compaction
 from lake.folding import current
-from lake.storage import replaced
+from lake.storage import replaced_files
 from lake.storage.identity import open_for_reading
 from tests.fixtures.iceberg_lake import IcebergLake, iceberg_lake
 from tests.fixtures.lake_readers import listed
@@ -59,7 +59,7 @@ def queries(lake: IcebergLake) -> dict[str, list[Path]]:
     }
 
 
-def run(lake: IcebergLake, first: int, keep: float = replaced.KEEP) -> None:
+def run(lake: IcebergLake, first: int, keep: float = replaced_files.KEEP) -> None:
     """As `export.py` and `compact.py` do it."""
     current.recover(lake.ledger.lake, keep, keep)
     lake.change("shop.orders", ORDERS, {"id": first})

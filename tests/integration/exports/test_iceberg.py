@@ -11,8 +11,8 @@ import pytest
 from lake.errors import ExporterFencedError, UnfitTargetError
 from lake.iceberg import ledger as iceberg_ledger
 from lake.iceberg.ledger import CatalogSettings, IcebergLedger
-from lake.iceberg.withdrawn import withdraw
-from lake.storage import replaced
+from lake.iceberg.withdrawn_tables import withdraw
+from lake.storage import replaced_files
 from tests.fixtures.iceberg_lake import CATALOG, IcebergLake, iceberg_lake
 from tests.fixtures.lake_ledger import SOURCE, all_files
 
@@ -123,7 +123,7 @@ def test_what_nobody_may_read_any_more_goes(lake: IcebergLake) -> None:
         lake.publish(keep=0)
     assert {len(table.metadata.snapshots) for table in lake.tables().values()} == {1, 2}
     assert len(lake.tables()["current.shop.quiet"].metadata.snapshots) == 1
-    replaced.remove(lake.ledger.lake, 0)
+    replaced_files.remove(lake.ledger.lake, 0)
     assert metadata(lake) == lake.metadata_in_use()
     assert len(lake.read("changes.shop.orders")) == 6
 
@@ -153,7 +153,7 @@ def test_turned_off_and_on_again(lake: IcebergLake) -> None:
     lake.change("shop.orders", ORDERS, {"id": 2, "state": "new"})
     lake.publish()
     assert before < metadata(lake), "who has opened a table may still read it"
-    replaced.remove(lake.ledger.lake, 0)
+    replaced_files.remove(lake.ledger.lake, 0)
     assert metadata(lake) == lake.metadata_in_use()
     assert [row["id"] for row in lake.read("changes.shop.orders")] == [1, 2]
 
@@ -202,7 +202,7 @@ def test_a_commit_is_whole_or_not_at_all(lake: IcebergLake, monkeypatch: pytest.
         assert lake.publish(keep=0) == lake.upto
         for dataset in ("shop.a", "shop.b"):
             assert [row["id"] for row in lake.read(f"changes.{dataset}")] == list(range(1, number + 1))
-        replaced.remove(lake.ledger.lake, 0)
+        replaced_files.remove(lake.ledger.lake, 0)
         assert metadata(lake) == lake.metadata_in_use(), "nothing is left of what was interrupted"
 
 

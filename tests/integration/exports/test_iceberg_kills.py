@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lake.storage import replaced
+from lake.storage import replaced_files
 from tests.fixtures.iceberg_lake import IcebergLake, iceberg_lake, iceberg_tables
 from tests.fixtures.iceberg_victim import POINTS
 from tests.fixtures.lake_ledger import all_files
@@ -99,6 +99,6 @@ def test_no_reader_sees_two_seqs(database_dsn: str, tmp_path: Path) -> None:
         for table in TABLES:
             assert lake.read(f"changes.{table}") == expected
             assert sorted(row["id"] for row in lake.read(f"current.{table}")) == list(range(1, KILLS + 1))
-        replaced.remove(lake.ledger.lake, 0)
+        replaced_files.remove(lake.ledger.lake, 0)
         left = {path for path in all_files(lake.root) if path.startswith("iceberg/")}
         assert left == lake.metadata_in_use()

@@ -12,7 +12,7 @@ from pyiceberg.table import StaticTable
 from lake.errors import ExportError
 from lake.iceberg.ledger import CatalogSettings
 from lake.iceberg.publish import publish
-from lake.iceberg.withdrawn import withdraw
+from lake.iceberg.withdrawn_tables import withdraw
 from tests.fixtures.iceberg_lake import CATALOG, IcebergLake, iceberg_lake
 from tests.fixtures.rest_catalog import RestCatalogServer, rest_catalog
 

@@ -11,7 +11,7 @@ from adbc_driver_postgresql import dbapi
 
 from lake.changes import exporter, manifest
 from lake.errors import UnfitTargetError
-from lake.storage import replaced
+from lake.storage import replaced_files
 from tests.fixtures.lake_ledger import Ledger, all_files, lake_ledger
 from tests.fixtures.small_log import add_inserts, add_table
 
@@ -36,7 +36,7 @@ def test_every_file_is_named_once_through_many_parts(book: Ledger) -> None:
         require_all(book)
     newest = [path for path in all_files(book.root) if path.startswith("manifest/public.always/")]
     assert len(newest) == 10, "parts that were replaced stay for their readers"
-    replaced.remove(book.lake, 0)
+    replaced_files.remove(book.lake, 0)
     require_all(book)
     assert len([path for path in all_files(book.root) if path.startswith("manifest/public.always/")]) == 4
 

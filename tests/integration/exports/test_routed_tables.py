@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from lake.states.divided import CHANGES, destinations
+from lake.states.divided_tables import CHANGES, destinations
 from pipeline.config.routes import Action, Route
 from pipeline.log.table import DEFAULT, EventsTable
 from tests.fixtures.postgres import Cluster

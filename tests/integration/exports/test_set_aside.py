@@ -17,7 +17,7 @@ import pytest
 from lake import ledger
 from lake.errors import UnfitTargetError
 from lake.states.folders import StateFolders
-from lake.storage import days, replaced
+from lake.storage import days, replaced_files
 from tests.fixtures import lake_ledger
 from tests.fixtures.iceberg_lake import IcebergLake
 from tests.fixtures.lake_ledger import all_files
@@ -90,7 +90,7 @@ def test_a_compaction_that_the_ledger_lost_is_set_aside(restorable: Restorable) 
     assert compact(lake) == 6, "it sets aside what it would write again under the same names"
     assert by_glob(lake.root) == by_manifest(lake.root) == list(range(1, 13))
     assert sum("-m" in path for path in aside(lake) if path.startswith("files/changes/")) == 2
-    replaced.remove(lake.ledger.lake, 0)
+    replaced_files.remove(lake.ledger.lake, 0)
     require(lake, list(range(1, 13)))
     assert len(list(lake.root.glob("changes/*/date=*/*.parquet"))) == 2
     assert not list(lake.root.glob("days/*"))
@@ -108,7 +108,7 @@ def test_nothing_is_written_before_the_log_has_jumped(restorable: Restorable) ->
     assert all_files(lake.root) == before
     restorable.jump(6)
     assert compact(lake) == 3
-    replaced.remove(lake.ledger.lake, 0)
+    replaced_files.remove(lake.ledger.lake, 0)
     require(lake, list(range(1, 7)))
 
 
@@ -116,7 +116,7 @@ def test_a_lake_whose_listed_files_were_merged_and_removed_stops(restorable: Res
     change(restorable.lake, "shop.orders", runs=3)
     restorable.dump()
     compact(restorable.lake)
-    replaced.remove(restorable.lake.ledger.lake, 0)
+    replaced_files.remove(restorable.lake.ledger.lake, 0)
     before = all_files(restorable.root)
     lake = restorable.restore(6)
     with pytest.raises(UnfitTargetError, match=r"lacks files that the ledger lists, such as .*begin a new lake"):

@@ -19,7 +19,7 @@ from lake import conversion, ledger
 from lake.changes import exporter
 from lake.changes.manifest import LakeManifest
 from lake.folding import current
-from lake.storage import replaced
+from lake.storage import replaced_files
 from pipeline.config.settings import load
 from pipeline.exports import ledger as exports
 from pipeline.exports.render import show_exports
@@ -108,7 +108,7 @@ def test_a_file_system_that_cannot_exchange_keeps_small_files(
     assert len(lake.ledger.committed()) == 1
     without_exchange(lambda: fill(lake))
     assert os.readlink(lake.root / LATEST) == f"../../files/current/shop.orders/v{6:020d}"
-    replaced.remove(lake.ledger.lake, 0)
+    replaced_files.remove(lake.ledger.lake, 0)
     require(lake)
     assert shown_by_list(lake, capsys).startswith("the file system cannot exchange two folders (Invalid argument);")
     without_exchange(lambda: fill(lake))
@@ -130,7 +130,7 @@ def test_a_folder_that_cannot_be_exchanged_stays_and_is_named(
     day = lake.root / "changes/shop.orders/date=2026-11-24"
     assert with_a_mount(day, lambda: compact(lake)) == 6
     assert (files_of_day(lake, "2026-11-24"), files_of_day(lake)) == (3, 1)
-    replaced.remove(lake.ledger.lake, 0)
+    replaced_files.remove(lake.ledger.lake, 0)
     require(lake)
     reason = "keeps its files: the file system cannot exchange it (Device or resource busy)"
     assert shown_by_list(lake, capsys) == f"changes/shop.orders/date=2026-11-24 {reason}"
@@ -158,7 +158,7 @@ def test_symbolic_names_in_a_day_that_stays_become_copies(lake: IcebergLake) -> 
         file.unlink()
         file.symlink_to(lake.root / "files" / file.relative_to(lake.root))
     without_exchange(lambda: compact(lake))
-    replaced.remove(lake.ledger.lake, 0)
+    replaced_files.remove(lake.ledger.lake, 0)
     require(lake)
 
 
@@ -208,7 +208,7 @@ def test_a_lake_with_links_is_converted_whatever_ends_it(lake: IcebergLake, monk
     tables = lake.tables()
     [task] = tables["current.shop.orders"].scan().plan_files()
     assert "/files/current/shop.orders/v" in task.file.file_path
-    replaced.remove(lake.ledger.lake, 0)
+    replaced_files.remove(lake.ledger.lake, 0)
     assert lake.read("current.shop.orders") == [{"id": each} for each in range(1, 7)]
     assert [path.name for path in lake.root.glob("current/shop.orders/*")] == ["latest"]
     assert not list(lake.root.glob("days/*"))
@@ -223,7 +223,7 @@ def test_links_stay_if_the_file_system_cannot_exchange(lake: IcebergLake) -> Non
     without_exchange(lambda: reopen(lake))
     assert without_exchange(lambda: compact(lake)) == 3
     without_exchange(lambda: fill(lake))
-    replaced.remove(lake.ledger.lake, 0)
+    replaced_files.remove(lake.ledger.lake, 0)
     assert symbolic_links(lake.root) == before
     require(lake)
 

@@ -8,9 +8,9 @@ import pytest
 
 from pipeline.errors import DatabaseUnavailableError
 from pipeline.followers import registry
-from pipeline.followers.applying.copied import SnapshotCopy
 from pipeline.followers.applying.passes import EpochGap
 from pipeline.followers.applying.position import FollowerPosition
+from pipeline.followers.applying.snapshot_copy import SnapshotCopy
 from pipeline.followers.registry import RegisteredFollower
 from pipeline.followers.running import epoch_gaps
 from tests.fixtures.followers import Adding

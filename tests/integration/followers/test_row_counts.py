@@ -77,9 +77,9 @@ def test_a_database_that_is_away_says_so_and_comes_back(dsn: str) -> None:
 
     counting = RowCounter("few", come, by_oid=False)
     try:
-        assert eventually(lambda: counting.look(names("few")))[0] == {}
-        assert "/nowhere" in eventually(lambda: counting.look(names("few"))[1] or "")
+        assert eventually(lambda: counting.last_counts(names("few")))[0] == {}
+        assert "/nowhere" in eventually(lambda: counting.last_counts(names("few"))[1] or "")
         there.set()
-        eventually(lambda: counting.look(names("few")) == ({0: RowCount(5)}, None))
+        eventually(lambda: counting.last_counts(names("few")) == ({0: RowCount(5)}, None))
     finally:
         counting.end()

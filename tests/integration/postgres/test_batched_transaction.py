@@ -51,7 +51,7 @@ def test_a_watermark_that_has_moved_fences_it(staged_log: Staged, shuffler: Shuf
     staged_log.commit(insert("orders", id="3"))
     with staged_log.connection.transaction():
         staged_log.connection.execute("select from pipeline.shuffle_progress for update")
-        staged, pending = shuffler._look()
+        staged, pending = shuffler._read_state()
         staged_log.connection.execute("update pipeline.shuffle_progress set commit_lsn = commit_lsn + 1")
     assert staged is not None
     with pytest.raises(FencedError):

@@ -103,7 +103,7 @@ def test_a_schedule_that_fails_is_shown_until_it_runs_again(config: Config, monk
             with psycopg.connect(config.database, autocommit=True) as asking:
                 now = status.read(config, asking)
             is_in_metrics = b'pipeline_schedule_failed{schedule="sample"} 1.0' in metrics.render(now)
-            found = readiness.look(config, "test:1", "schedule")
+            found = readiness.check_readiness(config, "test:1", "schedule")
             is_in_readiness = any(each.startswith("sample: ") for each in found.schedules) and not found.reasons
             return [name for name in now.failed_schedules if name == "sample"], is_in_metrics, is_in_readiness
 

@@ -60,7 +60,7 @@ def test_a_session_at_the_source_ends_within_a_range(reading: Snapshotting, stor
             range_read.result()
     row = reading.row("t")
     assert row is not None and "it is tried again" in row[1]
-    worker.take.close()
+    worker.claiming.close()
     reading.worker = reading.new_worker()
     whole_and_nothing_twice(reading)
 

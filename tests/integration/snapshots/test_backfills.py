@@ -62,7 +62,7 @@ def test_from_its_beginning_to_its_end(known: Captured) -> None:
     assert found.tables == {"cancelled": 1, "not read": 2}
     assert (found.unread_count, len(found.unread)) == (3, 3)
     assert "PIPELINE_SNAPSHOT was never" in (found.unread[0].reason or "")
-    assert [each.id for each in backfills.listed(known.config, known.log)] == [part.id, whole.id]
+    assert [each.id for each in backfills.list_backfills(known.config, known.log)] == [part.id, whole.id]
 
 
 def test_the_pace_is_that_of_the_ranges(known: Captured) -> None:
@@ -107,7 +107,7 @@ def test_what_cannot_be_read_is_refused_at_once(known: Captured) -> None:
     for where, said in REFUSED_CONDITIONS:
         with pytest.raises(ConditionRefusedError, match=said):
             start(known, "orders", by_text(where))
-    assert backfills.listed(known.config, known.log) == []
+    assert backfills.list_backfills(known.config, known.log) == []
 
 
 def test_a_table_that_somebody_locks_is_begun_all_the_same(known: Captured, source_dsn: str) -> None:
@@ -146,6 +146,6 @@ def test_what_is_not_there(known: Captured) -> None:
     with pytest.raises(UnknownBackfillError, match="there is no backfill 7; `pipeline backfill list`"):
         backfills.show(known.config, known.log, 7)
     known.log.execute("delete from pipeline.snapshot_tables; delete from pipeline.sources")
-    assert backfills.listed(known.config, known.log) == []
+    assert backfills.list_backfills(known.config, known.log) == []
     with pytest.raises(BackfillError, match="no source has been replicated from yet; start `pipeline serve` first"):
         start(known, "orders")

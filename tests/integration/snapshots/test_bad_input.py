@@ -143,7 +143,7 @@ def test_types_that_are_altered_meanwhile(shared: SharedSnapshotting, monkeypatc
 def test_a_table_that_is_dropped_is_forgotten(shared: SharedSnapshotting):
     with shared(TABLE, ROWS) as reading:
         begun(reading)
-        (backfill,) = backfills.open_of(reading.log, stored(reading.log).id)
+        (backfill,) = backfills.list_open(reading.log, stored(reading.log).id)
         reading.source.execute("drop table t")
         reading.coordinator._tables_at = float("inf")  # what is captured is looked at too late for this one
         reading.coordinator.step()

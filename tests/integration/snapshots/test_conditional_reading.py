@@ -46,12 +46,12 @@ def begun(known: Captured, worker: SnapshotWorker, where: str) -> BackfillStatus
     assert stored is not None
     planned = [PlannedRange(stored.table_oid, stored.table_oid, None, first, first + 2) for first in (0, 2)]
     ranges.plan(known.log, worker.source_id, stored.epoch, found.id, planned)
-    backfills.planned(known.log, stored, {stored.table_oid: 1}, True, (1, 1), 2)
+    backfills.store_plan(known.log, stored, {stored.table_oid: 1}, True, (1, 1), 2)
     return found
 
 
 def read(worker: SnapshotWorker) -> int:
-    taken = ranges.take(worker.take, worker.source_id, 9)
+    taken = ranges.claim_range(worker.claiming, worker.source_id, 9)
     assert taken is not None
     return worker._read(taken, lambda: False)  # type: ignore[arg-type]
 
@@ -107,7 +107,7 @@ def test_a_condition_has_a_time_of_its_own(
     found = begun(known, worker, "length(repeat(state, 50000000 + id)) > 5")
     stored, name = sources.find(known.log, None), known.source.info.dbname
     assert stored is not None
-    taken = ranges.take(worker.take, worker.source_id, 9)
+    taken = ranges.claim_range(worker.claiming, worker.source_id, 9)
     backfill = backfills.find(known.log, found.id)
     assert taken is not None and backfill is not None
     for setting, remedy in (
@@ -120,9 +120,9 @@ def test_a_condition_has_a_time_of_its_own(
             reading_session.connect(known.config, name="w", settings=session_settings.SNAPSHOT) as source,
             RangeWriter(worker.staging, worker.source_id, taken) as staging,
         ):
-            RangeReader(source, worker.take, stored).read(taken, staging, {}, backfill.condition)
+            RangeReader(source, worker.claiming, stored).read(taken, staging, {}, backfill.condition)
         assert slow.value.remedy.startswith(remedy)
-    ranges.give_back(worker.take, taken)
+    ranges.give_back(worker.claiming, taken)
     assert read(worker) == 0
     now = backfills.find(known.log, found.id)
     assert now is not None and (now.state, now.ranges_all) == ("reading", 3)

@@ -249,7 +249,7 @@ def test_a_comparison_that_dies_is_made_again(stage: Stage, reading: ReadingTabl
     lose(stage, "delete from stopped where id = 1", "update stopped set n = 1 where id = 2")
     number = reading.begin("stopped", "differences")
     with monkeypatch.context() as patched, ReadingTables(stage) as died:
-        patched.setattr("pipeline.log.staging.ranges.compared", lambda *_: 1 / 0)
+        patched.setattr("pipeline.log.staging.ranges.end_comparison", lambda *_: 1 / 0)
         patched.setattr("pipeline.comparing.differing.KEYS", 1)
         with pytest.raises(ZeroDivisionError):
             died.read()

@@ -46,7 +46,7 @@ def test_a_row_that_the_log_has_newer_is_left_out(config: Config, source_dsn: st
     """A transaction that the snapshot does not see, and that commits before the range does."""
     with snapshotting(config, TABLE, ROWS) as reading, psycopg.connect(source_dsn) as writer:
         reading.begin("t")
-        reading.worker.reader._samples.take()
+        reading.worker.reader._samples.take_sample()
         writer.execute("update t set note = 'newer' where id = 3")
         writer.execute("update t set id = 100 where id = 4")
         writer.execute("delete from t where id = 5")

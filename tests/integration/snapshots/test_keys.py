@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.comparing import compared
+from pipeline.comparing import compared_table
 from pipeline.comparing.comparison import ContentComparison
 from pipeline.config.settings import Config
 from pipeline.postgres import connections, session_settings
@@ -48,7 +48,7 @@ def comparison(reading: Snapshotting, table: str) -> Iterator[ContentComparison]
         found = stored(log)
         row = reading.source.execute("select %s::regclass::oid::bigint", [table]).fetchone()
         assert row is not None
-        yield ContentComparison(source, log, found, compared.read(source, log, found, row[0]))
+        yield ContentComparison(source, log, found, compared_table.read(source, log, found, row[0]))
 
 
 def require_equal(reading: Snapshotting, table: str, rows: int) -> None:
@@ -152,7 +152,7 @@ def test_a_table_with_an_earlier_identity_is_read(
         reading.wait_for_stream()
         if behind:
             with monkeypatch.context() as patched:
-                patched.setattr(FormerKeys, "look", lambda _: None)
+                patched.setattr(FormerKeys, "read_new_versions", lambda _: None)
                 reading.look()
             assert reading.state("t") == "complete"
         reading.look()

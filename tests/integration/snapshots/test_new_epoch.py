@@ -39,7 +39,7 @@ def begin(known: Captured, cluster: str = "1") -> ReplicationSource:
 
 
 def begun(known: Captured) -> list[tuple[str, str, str, int | None]]:
-    found = backfills.listed(known.log, stored(known.log).id)
+    found = backfills.list_newest(known.log, stored(known.log).id)
     return sorted((each.table_name, each.kind, each.state, each.gap_after) for each in found)
 
 

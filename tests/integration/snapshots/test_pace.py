@@ -75,7 +75,7 @@ def test_a_worker_waits_for_a_stream_that_lags(config: Config, monkeypatch: pyte
         worker, source_id = reading.worker, stored(reading.log).id
 
         def lags() -> bool:
-            return worker_module.stream_lags(worker.source, worker.take, source_id)
+            return worker_module.stream_lags(worker.source, worker.claiming, source_id)
 
         reading.move()
         assert not lags()

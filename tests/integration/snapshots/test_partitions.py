@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pipeline.capture.source import sources
-from pipeline.comparing import compared, log_state, source_rows
+from pipeline.comparing import compared_table, log_state, source_rows
 from pipeline.errors import BackfillError
 from pipeline.snapshots import partitions_kept, snapshot_status, worker
 from pipeline.snapshots import start as start_backfill
@@ -383,7 +383,7 @@ def test_a_truncate_of_the_table_makes_nothing_incomplete(reading: Snapshotting)
     stored = sources.find(reading.log, None)
     assert stored is not None
     [(root,)] = reading.source.execute("select 'public.p'::regclass::oid::bigint").fetchall()
-    table = compared.read(reading.source, reading.log, stored, root)
+    table = compared_table.read(reading.source, reading.log, stored, root)
     with log_state.opened(reading.log, stored, table, 100):
         assert reading.log.execute("select from content_state").fetchall() == []
 

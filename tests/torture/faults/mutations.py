@@ -143,7 +143,7 @@ MUTATIONS = (
         "half-staged rows not removed at restart",
         (
             Edit(
-                "worker_claim:WorkerClaim.take",
+                "worker_claim:WorkerClaim.acquire",
                 "                await _drop_half_staged(connection, who, row[2])\n",
                 "",
             ),
@@ -486,7 +486,11 @@ MUTATIONS = (
     ),
     Mutation(
         "an error behind a commit counts as one before it",
-        (Edit("direct:DirectPath._failed", "if batch is not None and await self._is_written(batch):", "if False:"),),
+        (
+            Edit(
+                "direct_path:DirectPath._failed", "if batch is not None and await self._is_written(batch):", "if False:"
+            ),
+        ),
         (),
         test=f"{AT_ONCE}::test_an_error_behind_its_commit_is_not_taken_for_one_before_it",
     ),

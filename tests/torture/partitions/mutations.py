@@ -52,8 +52,8 @@ MUTATIONS = (
         f"{LOOKS}::test_a_partition_that_comes_and_goes_between_two_looks_has_left",
         Edit(
             f"{ROOM}/partitions.py",
-            "in look.compared and oid not in seen.leaves[root]:",
-            "in look.compared and not oid:",
+            "in comparison.compared and oid not in seen.leaves[root]:",
+            "in comparison.compared and not oid:",
         ),
     ),
     _mutation(
@@ -78,7 +78,7 @@ MUTATIONS = (
     _mutation(
         "a truncate of a partition is not looked for",
         f"{LOOKS}::test_a_truncate_of_a_partition_makes_the_table_incomplete",
-        Edit("register:TableRegister.update", "        self._partition_truncates.look()\n", ""),
+        Edit("register:TableRegister.update", "        self._partition_truncates.store_truncates()\n", ""),
     ),
     _mutation(
         "a truncate of one partition is one of the table",

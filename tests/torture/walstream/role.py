@@ -10,7 +10,7 @@ from typing import LiteralString
 from pipeline.config import settings
 from pipeline.postgres.queries import statement
 from pipeline.process.signals import StopSignal
-from pipeline.server import served
+from pipeline.server import served_endpoints
 from pipeline.wires.walstream import hub, store
 from pipeline.wires.walstream.ledger import AcknowledgementLedger
 
@@ -56,7 +56,7 @@ def main(config: str, hold: str, mutation: str) -> None:
     if mutation:
         MUTATIONS[mutation]()
     stop = StopSignal(ignore_interrupt=True)
-    served.serve_grpc(settings.from_json(config), f"torture:{os.getpid()}", stop)
+    served_endpoints.serve_grpc(settings.from_json(config), f"torture:{os.getpid()}", stop)
 
 
 if __name__ == "__main__":

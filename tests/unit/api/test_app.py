@@ -17,13 +17,13 @@ from pydantic import TypeAdapter
 
 from pipeline.api.app import create
 from pipeline.config.settings import load
-from pipeline.server import served
+from pipeline.server import served_endpoints
 
 
 @pytest.fixture
 def app() -> FastAPI:
     config = load(source_dsn="host=/nowhere", database_dsn="host=/nowhere")
-    return create(served.parts(config, "test"))
+    return create(served_endpoints.parts(config, "test"))
 
 
 def asked(app: FastAPI, method: str, url: str) -> httpx.Response:

@@ -27,7 +27,7 @@ def test_a_displaced_request_leaves_its_place_to_a_complete_one(monkeypatch: pyt
         begun, made = asyncio.Semaphore(0), list[LimitedHttp]()
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            http_protocol.of(scope).admit(has_token=False)
+            http_protocol.connection_of(scope).admit(has_token=False)
             begun.release()
             found = await access_guard.read_body(scope, receive, has_token=False)
             if isinstance(found, ErrorAnswer):

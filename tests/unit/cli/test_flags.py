@@ -46,7 +46,7 @@ def test_what_a_flag_says_outranks_file_and_environment(
     found: list[Config] = []
     monkeypatch.setattr("pipeline.logs.setup", lambda *_: None)
     monkeypatch.setattr("pipeline.server.serve.serve", lambda config, *_, **__: found.append(config))
-    result = CliRunner().invoke(cli.app, ["--config", str(file), flags.of(name), str(value), "serve"])
+    result = CliRunner().invoke(cli.app, ["--config", str(file), flags.name_of(name), str(value), "serve"])
     assert result.exit_code == 0, result.output
     assert getattr(found[0], name) == value
 

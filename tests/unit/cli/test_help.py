@@ -38,7 +38,7 @@ def test_the_help_shows_three_options_and_four_panels() -> None:
 def test_the_settings_command_shows_each_setting_once() -> None:
     shown = CliRunner().invoke(cli.app, ["settings"]).output.splitlines()
     found = [line.split()[0] for line in shown if line.startswith("  --")]
-    assert sorted(found) == sorted(map(flags.of, Config.model_fields))
+    assert sorted(found) == sorted(map(flags.name_of, Config.model_fields))
 
 
 @pytest.mark.parametrize("names", COMMANDS, ids=" ".join)

@@ -67,21 +67,21 @@ def test_prefetch_grows_to_what_is_handled_in_a_third_of_the_visibility(passes: 
     few = held(0)
     assert few.room() == FIRST
     few.add([item() for _ in range(FIRST)])
-    few.take()
+    few.take_item()
     passes(0.5)
-    few.take()
+    few.take_item()
     assert few.room() == 20 - (FIRST - 2)
     for _ in range(FIRST - 2):
-        few.take()
-    few.take()
+        few.take_item()
+    few.take_item()
     assert few.room() == 100
 
 
 def test_one_that_takes_long_gets_none_ahead_but_what_it_waits_for(passes: Pass) -> None:
     slow = held(1)
-    slow.take()
+    slow.take_item()
     passes(60)
-    assert slow.take() is None
+    assert slow.take_item() is None
     assert slow.room() == 0
     slow.waiting = True
     assert slow.room() == 1
@@ -90,9 +90,9 @@ def test_one_that_takes_long_gets_none_ahead_but_what_it_waits_for(passes: Pass)
 def test_half_of_them_are_left_before_more_are_taken(passes: Pass) -> None:
     half = held(100)
     for _ in range(49):
-        half.take()
+        half.take_item()
     assert (half.room(), half.is_low) == (0, False)
-    half.take()
+    half.take_item()
     assert (half.is_low, half.room()) == (True, 50)
 
 
@@ -100,7 +100,7 @@ def test_what_could_not_be_made_longer_is_given_back(passes: Pass) -> None:
     late = held(2)
     passes(VISIBILITY * 2 / 3 + 1)
     late.add([newest := item()])
-    assert late.take() is newest
+    assert late.take_item() is newest
     assert len(late.late()) == 2
     assert late.late() == []
 
@@ -108,7 +108,7 @@ def test_what_could_not_be_made_longer_is_given_back(passes: Pass) -> None:
 def test_a_lease_is_extended_after_a_third_and_returned_if_unused(passes: Pass) -> None:
     busy = held(3)
     assert busy.renew_in() == pytest.approx(10)
-    busy.take()
+    busy.take_item()
     passes(10)
     assert busy.renew_in() == pytest.approx(0)
     items = busy.to_extend()
@@ -119,7 +119,7 @@ def test_a_lease_is_extended_after_a_third_and_returned_if_unused(passes: Pass) 
     assert busy.to_extend() == []
     assert len(busy.give_back()) == 2
     assert (busy.renew_in(), busy.room()) == (None, 0)
-    busy.take()
+    busy.take_item()
     busy.waiting = True
     assert busy.room() == 1
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from lake.states import divided
+from lake.states import divided_tables
 from pipeline.config import patterns
 
 HOSTILE = ("public." + "*" * 25 + "!", "*a" * 40 + "!", "*" + "a*" * 3 + "b", "*a*aab")
@@ -31,7 +31,7 @@ def test_patterns_match_as_the_regular_expression_says():
         name = "".join(chance.choices("ab.*\n\\", (4, 2, 2, 1, 1, 1), k=chance.randint(0, 9)))
         matching = as_a_regular_expression(given, name)
         assert patterns.matches(given, name) is matching, (given, name)
-        assert divided._matches({"actions": [], "tables": given}, name, "read") is matching, (given, name)
+        assert divided_tables._matches({"actions": [], "tables": given}, name, "read") is matching, (given, name)
         found.add(matching)
     assert found == {True, False}
 
@@ -44,7 +44,7 @@ def test_a_pattern_with_many_stars_takes_linear_time(pattern: str):
             began = time.thread_time()
             for _ in range(30):
                 assert not patterns.matches((pattern,), name)
-                assert not divided._matches({"actions": [], "tables": [pattern]}, name, "read")
+                assert not divided_tables._matches({"actions": [], "tables": [pattern]}, name, "read")
             best = min(best, time.thread_time() - began)
         return best
 

@@ -150,13 +150,13 @@ def test_progress_of_a_run() -> None:
         {"event": "spark", "application": "local-1"},
         {"event": "progress", "range": 1, "ranges": 2, "after_seq": 100, "upto_seq": 200, "rows": 50, "done": 25},
     ):
-        progress.take(event)
+        progress.add_event(event)
     assert progress.headline == "exporting seq 101 to 300 in 2 ranges"
     assert (progress.rows, progress.part) == (25, 0.25)
     assert progress.line().startswith("range 1 of 2, 25 rows, ")
     assert progress.line().endswith(" left")
-    progress.take({"event": "committed", "range": 1, "ranges": 2, "upto_seq": 200, "files": 1, "rows": 50})
-    progress.take(
+    progress.add_event({"event": "committed", "range": 1, "ranges": 2, "upto_seq": 200, "files": 1, "rows": 50})
+    progress.add_event(
         {"event": "progress", "range": 2, "ranges": 2, "after_seq": 200, "upto_seq": 300, "rows": 10, "done": 5}
     )
     assert (progress.rows, progress.part) == (55, 0.75)
@@ -164,7 +164,7 @@ def test_progress_of_a_run() -> None:
 
 def test_an_event_that_is_new_is_shown_as_it_is() -> None:
     progress = ScriptProgress()
-    progress.take({"event": "folded", "dataset": "public.orders", "rows": 7})
+    progress.add_event({"event": "folded", "dataset": "public.orders", "rows": 7})
     assert progress.line() == "folded dataset public.orders rows 7"
 
 

@@ -47,7 +47,7 @@ def test_sentences() -> None:
     assert render.line(replace(READING, state="failed", reason="x")) == "backfill 7 of public.orders is failed: x"
     assert "of rows with id > 5; `pipeline backfill show 7`" in render.started(READING, served=True)
     assert render.started(READING, served=False).endswith("no server runs that would read it: start `pipeline serve`")
-    assert render.left(READING).endswith("`pipeline backfill cancel 7` ends it")
+    assert render.left_running(READING).endswith("`pipeline backfill cancel 7` ends it")
 
 
 def test_status_is_short_where_all_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,20 +61,20 @@ def test_status_is_short_where_all_is_complete(capsys: pytest.CaptureFixture[str
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
     pace = RecentRowRate()
-    assert pace.take(0, 100.0) is None
-    assert pace.take(1000, 101.0) == 1000
+    assert pace.add(0, 100.0) is None
+    assert pace.add(1000, 101.0) == 1000
     for second in range(2, 40):
-        rate = pace.take(1000 + 100 * second, 100.0 + second)
+        rate = pace.add(1000 + 100 * second, 100.0 + second)
     assert rate == 100
 
 
 def test_progress_in_a_pipe_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    with backfill_progress.shown() as tell:
+    with backfill_progress.progress_printer() as tell:
         tell(replace(READING, state="waiting", reason="waits for x", ranges_all=0), served=True)
         tell(READING, served=True)  # too soon for another line
     assert capsys.readouterr().out == "public.orders waiting: waits for x, 4,000 rows/s, about 1 min 35 s left\n"
     seen: list[BackfillStatus] = []
-    with backfill_progress.shown(seen.append) as tell:
+    with backfill_progress.progress_printer(seen.append) as tell:
         for each in (READING, replace(READING, seconds_left=1.0), ENDED):
             tell(each, served=True)
     assert seen == [READING, ENDED]
@@ -83,7 +83,7 @@ def test_progress_in_a_pipe_and_as_json(capsys: pytest.CaptureFixture[str]) -> N
 def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(force_terminal=True, width=160, record=True)
     monkeypatch.setattr(drawing, "console", lambda: console)
-    with backfill_progress.shown() as tell:
+    with backfill_progress.progress_printer() as tell:
         tell(READING, served=True)
     text = console.export_text()
     for part in ("public.orders reading", "ranges 3 of 12", "12,000 rows", "4,000 rows/s", "about 1 min 35 s left"):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from lake.states.divided import CHANGES, destinations
+from lake.states.divided_tables import CHANGES, destinations
 from pipeline.config import routes
 from pipeline.config.routes import Route
 

@@ -34,7 +34,7 @@ class TypeCatalog:
     def watch(self, lost: Callable[[DatabaseUnavailableError], None]) -> None:
         """Call `lost`, in the running loop, when the source ends the connection."""
         self._lost = lost
-        asyncio.get_running_loop().add_reader(self._line, self._look)
+        asyncio.get_running_loop().add_reader(self._line, self._read_unasked)
 
     def name(self, message: TypeMessage) -> None:
         """Remember the name of a type that is not built in, from the stream: the type may have been dropped since."""
@@ -50,7 +50,7 @@ class TypeCatalog:
             raise connections.unavailable(self._dsn, "source", error) from error
         finally:
             if self._lost is not None and not self._source.closed:
-                loop.add_reader(self._line, self._look)
+                loop.add_reader(self._line, self._read_unasked)
 
     def close(self) -> None:
         """Close the connection."""
@@ -75,7 +75,7 @@ class TypeCatalog:
             for column, (name,) in zip(columns, rows, strict=True)
         ]
 
-    def _look(self) -> None:
+    def _read_unasked(self) -> None:
         """Read what the source has sent without a request: a notice, or the end of the connection."""
         try:
             self._source.pgconn.consume_input()

@@ -59,7 +59,7 @@ class FrameBuilder:
         self._truncated: list[bytes] = []
         self._size = 0
 
-    def take(self) -> list[TransactionFrame]:
+    def take_frames(self) -> list[TransactionFrame]:
         """Return the complete frames in their order, and forget them."""
         ready, self._ready = self._ready, []
         return ready

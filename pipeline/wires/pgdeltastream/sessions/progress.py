@@ -65,7 +65,7 @@ class SessionProgress:
         if position is None:
             return False
         if not self.pending:
-            self.rule.take()
+            self.rule.begin_staging()
         self.rule.stage(position)
         return True
 

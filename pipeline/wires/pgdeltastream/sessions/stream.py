@@ -89,8 +89,8 @@ class SessionStream:
         try:
             while True:
                 for data in await self._stream.read(SLICE_MESSAGES, room=SLICE_BYTES):
-                    await self._take(data)
-                if frames := self._frames.take():
+                    await self._receive(data)
+                if frames := self._frames.take_frames():
                     texts = [frame.text for frame in frames]
                     if ends := [frame.end for frame in frames if frame.end is not None]:
                         self._progress.sent(ends[-1])
@@ -129,7 +129,7 @@ class SessionStream:
         extra = {"action": "session.closed", "session": self._session.slot, "reader": self._reader}
         logger.info("session %s no longer streams to %s", self._session.slot, self._reader, extra=extra)
 
-    async def _take(self, data: bytes) -> None:
+    async def _receive(self, data: bytes) -> None:
         kind = data[0]
         if kind == pgoutput.XLOG_DATA:
             at = pgoutput.XLOG_HEADER

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from lake.folding.small.new_rows import NewRows
 from lake.states import file_form
-from lake.states.folded import WrittenBucket
+from lake.states.fold_tasks import WrittenBucket
 from lake.states.plan import STATE, StateColumn
 from lake.states.schema_cast import column
 from lake.storage.new_file import FileTarget, new_file

@@ -18,7 +18,7 @@ from lake.folding.small.new_rows import new_rows
 from lake.folding.small.rows import FoldRows
 from lake.folding.small.steps import GONE, KeySteps, trace_steps
 from lake.states import rekeying
-from lake.states.folded import FoldBase, FoldResult, FoldTask, fold_in_order
+from lake.states.fold_tasks import FoldBase, FoldResult, FoldTask, fold_in_order
 from lake.states.plan import BucketFile, PlannedFold, StateColumn, buckets_of, own_columns
 from lake.states.schema_cast import column
 from lake.storage import layout

@@ -10,7 +10,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from lake.folding.small.log import ChangeLog, TableTooLargeError, columns_in
-from lake.states.folded import FoldBase
+from lake.states.fold_tasks import FoldBase
 from lake.states.plan import STATE, BucketFile, StateColumn, own_columns
 from lake.states.schema_cast import column
 from lake.storage.reading import parquet

@@ -89,16 +89,16 @@ def test_a_later_part_waits_for_what_is_missing_before_it(staged: Staged):
 
 def test_a_part_reached_while_the_shuffler_reads_is_not_moved_too_early(staged: Staged):
     shuffler = staged.shuffler()
-    look = shuffler._look
+    look = shuffler._read_state
     seen = look()
 
     def late() -> object:
         """What was so before worker 0 was done."""
-        shuffler._look = look  # type: ignore[method-assign]
+        shuffler._read_state = look  # type: ignore[method-assign]
         complete(staged)
         return seen
 
-    shuffler._look = late  # type: ignore[method-assign, assignment]
+    shuffler._read_state = late  # type: ignore[method-assign, assignment]
     move(shuffler)
     assert log(staged)[:3] == ["0", "1", "2.0"]
 

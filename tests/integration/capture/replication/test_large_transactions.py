@@ -58,7 +58,7 @@ def test_segments_of_one_transaction_come_in_the_order_they_were_filled(database
                 " values (%s, 0, 'full', 7, 7, %s, 10)",
                 (source, first_ordinal),
             )
-        found = segments.pending(database, source)
+        found = segments.read_pending(database, source)
     assert [segment.first_ordinal for segment in found] == [0, 10, 20]
 
 

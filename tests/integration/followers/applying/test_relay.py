@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 
 from pipeline.errors import NotFollowableError, RowDiffersError
-from pipeline.followers.applying import ahead
+from pipeline.followers.applying import read_ahead
 from pipeline.followers.applying.followed_tables import TableToFollow
 from pipeline.followers.applying.outcomes import OutcomeReader
 from pipeline.followers.applying.reading import LogReader, PassSizes
@@ -230,7 +230,7 @@ def filled(stage: Stage, cluster: Cluster) -> Iterator[Follower]:
 @pytest.fixture
 def little_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Less than one block."""
-    monkeypatch.setattr(ahead, "BYTES", 5000)
+    monkeypatch.setattr(read_ahead, "BYTES", 5000)
 
 
 @pytest.mark.usefixtures("little_waits")

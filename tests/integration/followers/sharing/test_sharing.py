@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pipeline.errors import NotFollowableError
-from pipeline.followers.applying import upcoming
+from pipeline.followers.applying import upcoming_passes
 from pipeline.followers.applying.applier import LogApplier
 from pipeline.followers.applying.passes import PlannedPass
 from pipeline.followers.applying.reading import LogReader, PassPart, PassSizes
@@ -118,7 +118,7 @@ class Followers:
 @pytest.fixture
 def three(stage: Stage, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Followers]:
     """At the head, where each has asked once."""
-    monkeypatch.setattr(upcoming, "ALONE_SECONDS", 0)
+    monkeypatch.setattr(upcoming_passes, "ALONE_SECONDS", 0)
     stage.run(
         "truncate shared", "insert into shared select id, id, repeat('x', id % 30) from generate_series(1, 100) id"
     )
@@ -207,7 +207,7 @@ def test_one_that_comes_between_two_places_joins_at_the_next(stage: Stage, three
 def test_each_of_them_stops_before_what_cannot_be_applied(
     stage: Stage, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(upcoming, "ALONE_SECONDS", 0)
+    monkeypatch.setattr(upcoming_passes, "ALONE_SECONDS", 0)
     seq = stage.arrive()
     with ExitStack() as stack:
         made = Followers(stage, cluster, stack, monkeypatch)

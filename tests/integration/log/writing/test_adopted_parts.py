@@ -82,7 +82,7 @@ class Parts:
     async def open(self, one: AsyncConnection[TupleRow], two: AsyncConnection[TupleRow]) -> Parts:
         row = self.log.connection.execute("select first_seq from pipeline.catchup_parts").fetchone()
         assert row is not None
-        claims = [await WorkerClaim.take(each, self.log.source, worker) for worker, each in enumerate((one, two))]
+        claims = [await WorkerClaim.acquire(each, self.log.source, worker) for worker, each in enumerate((one, two))]
         self.first = await LogWriter.open(one, claims[0], SETTINGS, behind=lambda: self.behind)
         turn = PartTurn(row[0], self._give_up, lambda: self.stopping)
         self.second = await LogWriter.open(two, claims[1], SETTINGS, part=turn)
@@ -289,7 +289,7 @@ def test_a_part_with_rows_for_the_shuffler_is_read_again_before_its_turn(staged:
         with pytest.raises(ReadAgainError):
             await parts.second.append(batch(staged, 61_000, 1, rest=annotated), durable=False)
         assert (parts.part.holds, parts.second.position, parts.given_up) == (False, BEGINS, 1)
-        again = await WorkerClaim.take(parts.second._connection, staged.source, 1)
+        again = await WorkerClaim.acquire(parts.second._connection, staged.source, 1)
         staging = await LogWriter.open(parts.second._connection, again, SETTINGS)
         for each in (batch(staged, 60_000, 20), batch(staged, 61_000, 1, rest=annotated)):
             await staging.append(each, durable=False)

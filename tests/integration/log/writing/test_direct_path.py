@@ -19,7 +19,7 @@ from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.choose_path import PathReason, WritePath
 from pipeline.log.staging.worker_claim import WorkerClaim, connect_staging
 from pipeline.log.table import DEFAULT
-from pipeline.log.writing import direct, direct_transaction, log_end
+from pipeline.log.writing import direct_path, direct_transaction, log_end
 from pipeline.log.writing.direct_transaction import MOST_INSERTED, DirectTransaction
 from pipeline.log.writing.event_maker import EventMaker
 from pipeline.log.writing.log_writer import LogWriter, WritingSettings
@@ -38,7 +38,7 @@ BLOCKED = "select from pg_locks where not granted and pid = %s"
 
 
 def wait_for_locks(monkeypatch: pytest.MonkeyPatch, timeout: str) -> None:
-    for module in (log_end, direct_transaction, direct):
+    for module in (log_end, direct_transaction, direct_path):
         monkeypatch.setattr(module, "LOCK_TIMEOUT", f"set local lock_timeout = '{timeout}'")
     monkeypatch.setattr(direct_transaction, "LOCK_TIMEOUT_MS", timeout)
 
@@ -85,7 +85,7 @@ def writing(
 
     async def run() -> LogWriter:
         async with await connect_staging(staged.dsn) as connection:
-            claim = await WorkerClaim.take(connection, staged.source)
+            claim = await WorkerClaim.acquire(connection, staged.source)
             writer = await LogWriter.open(connection, claim, settings)
             await does(writer)
             return writer
@@ -319,9 +319,9 @@ def test_nobody_hears_of_events_that_are_not_committed(staged: Staged, count: in
 def test_an_older_writer_can_write_nothing_at_once(staged: Staged, count: int):
     async def run() -> None:
         async with await connect_staging(staged.dsn) as old, await connect_staging(staged.dsn) as new:
-            zombie = await LogWriter.open(old, await WorkerClaim.take(old, staged.source), DIRECTLY)
+            zombie = await LogWriter.open(old, await WorkerClaim.acquire(old, staged.source), DIRECTLY)
             await zombie.append(batch(staged, 1_000), durable=False)
-            await WorkerClaim.take(new, staged.source)
+            await WorkerClaim.acquire(new, staged.source)
             with pytest.raises(FencedError):
                 await zombie.append(batch(staged, 1_100, count), durable=False)
 
@@ -334,7 +334,7 @@ def test_an_older_writer_can_write_nothing_at_once(staged: Staged, count: int):
 def test_a_writer_killed_before_its_commit_leaves_nothing(staged: Staged):
     async def run() -> None:
         async with await connect_staging(staged.dsn) as connection:
-            writer = await LogWriter.open(connection, await WorkerClaim.take(connection, staged.source), DIRECTLY)
+            writer = await LogWriter.open(connection, await WorkerClaim.acquire(connection, staged.source), DIRECTLY)
             await writer.append(batch(staged, 1_000), durable=False)
             with psycopg.connect(staged.dsn) as holder:
                 holder.execute("select from pipeline.shuffle_progress for update")

@@ -42,7 +42,7 @@ def batch(lsn: int) -> ChangeBatch:
 
 
 async def opened(connection: AsyncConnection[TupleRow], source: uuid.UUID) -> LogWriter:
-    return await LogWriter.open(connection, await WorkerClaim.take(connection, source), WritingSettings())
+    return await LogWriter.open(connection, await WorkerClaim.acquire(connection, source), WritingSettings())
 
 
 def staged(dsn: str) -> list[Any]:
@@ -73,9 +73,9 @@ def test_a_part_taken_over_by_another_server_makes_the_worker_start_again(databa
     async def run() -> None:
         async with await connect_staging(database_dsn) as connection:
             with pytest.raises(FencedError, match=f"part 3 of source {source_id} no longer exists"):
-                await WorkerClaim.take(connection, source_id, 3)
+                await WorkerClaim.acquire(connection, source_id, 3)
             with pytest.raises(StorageError, match="no progress is stored") as ended:
-                await WorkerClaim.take(connection, uuid.uuid4())
+                await WorkerClaim.acquire(connection, uuid.uuid4())
             assert not isinstance(ended.value, roles.RETRIED)
 
     asyncio.run(run())

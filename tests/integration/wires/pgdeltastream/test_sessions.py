@@ -20,7 +20,7 @@ from pipeline.cli.render import losses
 from pipeline.config.settings import Config, load
 from pipeline.operate import slot_owners, status
 from pipeline.operate.repair.adopt import adopt
-from pipeline.operate.repair.adopted import AdoptionReport
+from pipeline.operate.repair.adoption_report import AdoptionReport
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.queries import statement
 from pipeline.wires.pgdeltastream import status as session_status

@@ -45,7 +45,7 @@ def commit(made: ConfirmRule) -> None:
 
 
 def take(made: ConfirmRule) -> None:
-    made.take()
+    made.begin_staging()
 
 
 def stage(position: int, *, empty: bool = False) -> Step:
@@ -156,7 +156,7 @@ def test_a_part_ends_where_the_next_begins(last: Step) -> None:
     with pytest.raises(PartEndedError):
         last(made)
     assert made.ended
-    made.take()
+    made.begin_staging()
     made.stage(1_999)
     assert made.due_at_end() == 2_000
 

@@ -64,7 +64,7 @@ def test_every_change_counts_once_from_zero_in_each_transaction() -> None:
         made.feed(TruncateMessage((OID, OID), False, False))
         made.feed(DeleteMessage(OID, [b"1", None], False))
         made.feed(CommitMessage(lsn, lsn + 50, 7))
-    batch = made.batch.take()
+    batch = made.batch.take_batch()
     assert batch is not None
     assert [number(fields(row)[2]) for row in batch.rows] == list(range(10))
     assert batch.first_ordinal == 0
@@ -73,7 +73,7 @@ def test_every_change_counts_once_from_zero_in_each_transaction() -> None:
     assert tags == [(lsn, idx, action) for lsn in (100, 200) for idx, action in one]
     assert (batch.position, batch.commit_lsn, batch.transactions) == (250, 200, 2)
     assert (batch.first_lsn, batch.last_lsn, batch.open_lsn) == (100, 200, None)
-    assert made.batch.take() is None
+    assert made.batch.take_batch() is None
 
 
 def test_errors_name_lsns_as_postgres_prints_them() -> None:
@@ -89,7 +89,7 @@ def test_an_open_transaction_moves_no_position() -> None:
     made = tagger()
     made.feed(BeginMessage(100, 7, 42))
     made.feed(InsertMessage(OID, [b"1", b"a"]))
-    batch = made.batch.take()
+    batch = made.batch.take_batch()
     assert batch is not None
     assert (batch.position, batch.commit_lsn, batch.open_lsn, batch.open_changes) == (None, None, 100, 1)
     assert made.batch.in_transaction
@@ -100,15 +100,15 @@ def test_the_end_of_what_was_taken_in_part_is_no_idle_batch() -> None:
     made = tagger()
     made.feed(BeginMessage(100, 0, 7))
     made.feed(InsertMessage(OID, [b"1", b"a"]))
-    first = made.batch.take()
+    first = made.batch.take_batch()
     assert first is not None and (first.open_lsn, first.is_idle, first.ends_staged) == (100, False, False)
     made.feed(CommitMessage(100, 110, 5))
     made.feed(BeginMessage(120, 0, 8))
-    end = made.batch.take()
+    end = made.batch.take_batch()
     assert end is not None and (end.rows, end.commit_lsn, end.position) == ([], 100, 110)
     assert (end.is_idle, end.ends_staged, end.open_lsn) == (False, True, 120)
     made.feed(CommitMessage(120, 130, 6))
-    empty = made.batch.take()
+    empty = made.batch.take_batch()
     assert empty is not None and (empty.rows, empty.position, empty.is_idle) == ([], 130, True)
 
 
@@ -124,7 +124,7 @@ def test_annotations_hold_until_cleared_or_committed() -> None:
     made.feed(BeginMessage(200, 7, 43))
     made.feed(InsertMessage(OID, [b"3", b"a"]))
     made.feed(CommitMessage(200, 250, 7))
-    batch = made.batch.take()
+    batch = made.batch.take_batch()
     assert batch is not None
     assert [fields(row)[12] for row in batch.rows] == [b'{"by": 1}', None, None]
 
@@ -132,7 +132,7 @@ def test_annotations_hold_until_cleared_or_committed() -> None:
 def test_messages_outside_of_transactions_are_not_in_the_log() -> None:
     made = tagger()
     made.feed(LogicalMessage(False, 0, "x", b"now"))
-    assert made.batch.take() is None
+    assert made.batch.take_batch() is None
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -143,7 +143,7 @@ def test_begin_and_commit_from_bytes(number: int) -> None:
     for message, data in zip(messages, wires, strict=True):
         plain.feed(message)
         fast.feed_bytes(data, 0)
-    assert fast.batch.take() == plain.batch.take()
+    assert fast.batch.take_batch() == plain.batch.take_batch()
     for end in range(1, len(wires[number])):
         with pytest.raises(DecodeError):
             tagger().feed_bytes(wires[number][:end], 0)
@@ -165,7 +165,7 @@ def test_one_pass_gives_what_two_give(kind: bytes, values: tuple[bytes | None, .
         made.feed(BeginMessage(100, 7, 42))
         data = wire(kind, *values)
         made.feed_bytes(data, 0) if fast else made.feed(pgoutput.decode(data))
-        batch = made.batch.take()
+        batch = made.batch.take_batch()
         assert batch is not None
         rows.append(batch.rows)
     assert rows[0] == rows[1]
@@ -180,7 +180,7 @@ def test_a_torn_row_is_refused(data: bytes) -> None:
             made.feed_bytes(data[:end], 0)
     with pytest.raises(DecodeError):
         made.feed_bytes(data + b"\0", 0)
-    assert made.batch.take() is None
+    assert made.batch.take_batch() is None
 
 
 def test_what_cannot_follow_is_refused() -> None:
@@ -206,7 +206,7 @@ def test_a_row_that_is_too_long_keeps_its_place_and_key(monkeypatch: pytest.Monk
     for key in (b"1", b"2", b"3"):
         made.feed(InsertMessage(OID, [key, b"\x01" * (500 if key == b"2" else 5)]))
     made.feed(CommitMessage(100, 150, 7))
-    batch = made.batch.take()
+    batch = made.batch.take_batch()
     assert batch is not None
     found = [fields(row) for row in batch.rows]
     assert [(number(f[1]), f[6], f[7]) for f in found] == [(n, b"insert", b"%d" % (n + 1)) for n in range(3)]

@@ -21,7 +21,7 @@ def look(changes: LastChanges, seq: int, monkeypatch: pytest.MonkeyPatch) -> int
         return seq
 
     monkeypatch.setattr(log, "last_seq", last_seq)
-    return changes.look(cast(Connection, None), [DEFAULT])[NAME]
+    return changes.read_last_seqs(cast(Connection, None), [DEFAULT])[NAME]
 
 
 def test_at_the_first_look_everything_may_be_a_change(monkeypatch: pytest.MonkeyPatch) -> None:

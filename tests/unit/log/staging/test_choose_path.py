@@ -107,7 +107,7 @@ ROWS = [
     ("a segment, and a batch without rows", EMPTY_END, known(WORKER, run=FILLING), PARTITIONED),
     ("a segment, and a range", RANGE, known(WORKER, run=FILLING), PARTITIONED),
     ("a run, and a range", RANGE, known(WORKER, run=RUN), END_RUN),
-    ("a run that has ended", SMALL, known(WORKER, run=replace(RUN, goes_on=False)), END_RUN),
+    ("a run that has ended", SMALL, known(WORKER, run=replace(RUN, may_continue=False)), END_RUN),
     ("a run, and the source is near", SMALL, known(WORKER, run=replace(RUN, is_near=True)), END_RUN),
     (
         "a segment, and the source is near",

@@ -10,8 +10,8 @@ from fastapi import Response
 from pipeline.api.wire import ErrorAnswer
 from pipeline.config.settings import load
 from pipeline.config.wires import WIRES as NAMES
-from pipeline.server import served
-from pipeline.server.served import WIRES
+from pipeline.server import served_endpoints
+from pipeline.server.served_endpoints import WIRES
 from pipeline.wires.pgdeltastream import answers, slot_names
 from pipeline.wires.pgdeltastream.endpoints import WIRE
 from pipeline.wires.pgdeltastream.streams import StreamClosedError, acknowledged
@@ -25,7 +25,9 @@ def seen(answer: Response) -> tuple[int, str, bytes]:
 
 def test_every_name_of_the_settings_is_a_wire() -> None:
     assert all(wire.name == name for name, wire in WIRES.items())
-    over_grpc = served.grpc_services(load(source_dsn="host=/nowhere", database_dsn="host=/nowhere"), "test").wires
+    over_grpc = served_endpoints.grpc_services(
+        load(source_dsn="host=/nowhere", database_dsn="host=/nowhere"), "test"
+    ).wires
     assert sorted([*WIRES, *over_grpc.values()]) == sorted(NAMES)
 
 

@@ -54,7 +54,7 @@ class Fed:
     def transaction(self, at: int, *messages: bytes) -> list[dict[str, Any]]:
         for message in (begin(at), *messages, commit(at, at + 8)):
             self.frames.feed(b"head" + message, 4)
-        return [json.loads(frame.text) for frame in self.frames.take()]
+        return [json.loads(frame.text) for frame in self.frames.take_frames()]
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def fed() -> Fed:
 def test_a_transaction_is_a_frame(fed: Fed) -> None:
     for message in (begin(START), insert(1), insert(2), commit(START, 0x1573CA8)):
         fed.frames.feed(message, 0)
-    (frame,) = fed.frames.take()
+    (frame,) = fed.frames.take_frames()
     change = (
         b'{"kind":"insert","schema":"public","table":"t","columnnames":["id","name"],"columntypes":["integer","text"]'
     )
@@ -73,7 +73,7 @@ def test_a_transaction_is_a_frame(fed: Fed) -> None:
         b'{"nextlsn":"0/1573CA8","change":[%b,"columnvalues":[1,"x"]},%b,"columnvalues":[2,"x"]}]}' % (change, change)
     )
     assert frame.end == 0x1573CA8
-    assert fed.frames.take() == []
+    assert fed.frames.take_frames() == []
 
 
 def test_every_kind_of_change(fed: Fed) -> None:
@@ -124,7 +124,7 @@ def test_only_the_last_part_has_an_end(fed: Fed, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(frames_module, "FRAME_BYTES", 200)
     for message in (begin(START), insert(1), insert(2), insert(3), commit(START, START + 8)):
         fed.frames.feed(message, 0)
-    assert [frame.end for frame in fed.frames.take()] == [None, None, START + 8]
+    assert [frame.end for frame in fed.frames.take_frames()] == [None, None, START + 8]
 
 
 def test_a_truncate_is_in_the_part_where_it_was(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:

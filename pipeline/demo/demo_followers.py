@@ -82,7 +82,7 @@ class FollowedShow:
         ]
         with followed_screen.shown(self._console) as show:
             pending = list(self._incidents(shopkeeper))
-            began, said = time.monotonic(), "the shop is open, and its followers are filled"
+            began, headline = time.monotonic(), "the shop is open, and its followers are filled"
             try:
                 for thread in threads:
                     thread.start()
@@ -90,8 +90,8 @@ class FollowedShow:
                     if pending and passed >= pending[0].share * seconds:
                         incident = pending.pop(0)
                         incident.happen()
-                        said = incident.text
-                    show(watch.look(), passed, seconds, said)
+                        headline = incident.text
+                    show(watch.read_state(), passed, seconds, headline)
                     server.require_alive()
                     _require_health(threads)
                     time.sleep(FRAME)
@@ -103,11 +103,11 @@ class FollowedShow:
             for incident in pending:  # on a slow machine, a follower that was killed needs time to return
                 incident.happen()
             until = time.monotonic() + ARRIVAL_TIMEOUT
-            while not followed_screen.has_arrived(look := watch.look()) and time.monotonic() < until:
-                show(look, seconds, seconds, "the shop is closed; the last changes arrive")
+            while not followed_screen.has_arrived(state := watch.read_state()) and time.monotonic() < until:
+                show(state, seconds, seconds, "the shop is closed; the last changes arrive")
                 server.require_alive()
                 time.sleep(FRAME)
-            show(look, seconds, seconds, "the shop is closed; every change has arrived")
+            show(state, seconds, seconds, "the shop is closed; every change has arrived")
 
     def _incidents(self, shopkeeper: Connection) -> Iterator[DemoIncident]:
         """Yield the incidents in the order of time."""
@@ -118,11 +118,11 @@ class FollowedShow:
                 shopkeeper.execute(statement.encode())
 
         added = f"alter table {table} add column device text"
-        told = "update shop.visits set device = 'phone' where id % 3 = 0"
+        update = "update shop.visits set device = 'phone' where id % 3 = 0"
         renamed = f"alter table {table} rename column at to seen_at"
         yield DemoIncident(0.25, f"{table} is truncated", lambda: run(f"truncate {table}"))
         yield DemoIncident(0.4, f"{victim.name} is killed", victim.kill)
-        yield DemoIncident(0.5, f"{table} gets a column", lambda: run(added, told))
+        yield DemoIncident(0.5, f"{table} gets a column", lambda: run(added, update))
         yield DemoIncident(0.6, f"a column of {table} is renamed", lambda: run(renamed))
         yield DemoIncident(0.75, f"{victim.name} is started again", victim.start)
 

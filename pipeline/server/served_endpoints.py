@@ -75,6 +75,6 @@ def grpc_services(config: Config, server: str) -> RoleServices:
         return served
 
     def is_ready(whole: bool) -> bool:
-        return not readiness.look(config, server, None if whole else "api").reasons
+        return not readiness.check_readiness(config, server, None if whole else "api").reasons
 
     return RoleServices(services, wires, is_ready)

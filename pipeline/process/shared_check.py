@@ -10,11 +10,11 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class SharedLook(Generic[T]):
-    """Calls `look` in a thread, one call at a time, and shares each answer for `seconds`."""
+class SharedCheck(Generic[T]):
+    """Calls `check` in a thread, one call at a time, and shares each answer for `seconds`."""
 
-    def __init__(self, look: Callable[[], T], seconds: float) -> None:
-        self._look = look
+    def __init__(self, check: Callable[[], T], seconds: float) -> None:
+        self._check = check
         self._seconds = seconds
         self._task: asyncio.Task[T] | None = None
         self._ended = float("-inf")
@@ -27,6 +27,6 @@ class SharedLook(Generic[T]):
 
     async def _run(self) -> T:
         try:
-            return await asyncio.to_thread(self._look)
+            return await asyncio.to_thread(self._check)
         finally:
             self._ended = time.monotonic()

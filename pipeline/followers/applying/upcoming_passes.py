@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pipeline.followers.applying import table_versions
-from pipeline.followers.applying.ahead import AheadReader
 from pipeline.followers.applying.followed_tables import FollowedTables
 from pipeline.followers.applying.passes import EpochGap, PlannedPass
+from pipeline.followers.applying.read_ahead import AheadReader
 from pipeline.followers.applying.reading import LogReader, PassPart, PassSizes
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection

@@ -59,14 +59,14 @@ class PartitionedPath(ABC):
         """True while a segment is being filled: its rows are not stored, and it occupies the connection."""
         return self._segment is not None
 
-    async def take(self, batch: ChangeBatch) -> ChangeBatch | None:
+    async def accept(self, batch: ChangeBatch) -> ChangeBatch | None:
         """Add the batch to a segment, perhaps a new one. Returns the rest that it declines; then no run is open.
 
         Raises FencedError, and ReadAgainError if rows that were taken must be read again and staged.
         """
         self._last_lsn = batch.last_lsn
         async with self._refusing():
-            rest = await self._take(batch)
+            rest = await self._accept(batch)
         if rest is None:
             self._taken_at = time.monotonic()
         return rest
@@ -86,7 +86,7 @@ class PartitionedPath(ABC):
             await segment.abandon()
 
     @abstractmethod
-    async def _take(self, batch: ChangeBatch) -> ChangeBatch | None:
+    async def _accept(self, batch: ChangeBatch) -> ChangeBatch | None:
         """Take the batch; returns the rest that is declined."""
 
     @abstractmethod

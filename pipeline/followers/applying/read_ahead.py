@@ -53,7 +53,7 @@ class AheadReader:
 
     def next(self) -> PlannedPass | None:
         """Return the next pass once it is planned; None at the end. The caller must then read its parts."""
-        found = self._take()
+        found = self._next_item()
         if not isinstance(found, PlannedPass):
             return None
         self.after = found.upto
@@ -61,7 +61,7 @@ class AheadReader:
 
     def parts(self) -> Generator[PassPart, None, None]:
         """Yield the parts of the last pass. Raises ReadAheadError."""
-        while not isinstance(part := self._take(), PassEnd):
+        while not isinstance(part := self._next_item(), PassEnd):
             if part is None or isinstance(part, PlannedPass):
                 raise ReadAheadError
             yield part
@@ -100,7 +100,7 @@ class AheadReader:
                 self._bytes += _size(item)
                 self._changed.notify_all()
 
-    def _take(self) -> Item | None:
+    def _next_item(self) -> Item | None:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._ended)
             if not self._waiting:

@@ -19,10 +19,10 @@ from lake.errors import UnfitTargetError
 from lake.iceberg import names
 from lake.iceberg.ledger import IcebergLedger
 from lake.iceberg.names import Identifier
-from lake.iceberg.withdrawn import sweep
-from lake.lost import known as ledger_of
+from lake.iceberg.withdrawn_tables import sweep
+from lake.lost import known_files as ledger_of
 from lake.lost import on_disk
-from lake.lost.known import KnownFiles, StateFiles
+from lake.lost.known_files import KnownFiles, StateFiles
 from lake.running import script
 from lake.storage import layout
 from lake.storage.identity import Lake

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from lake.states.folders import StateFolders
-from lake.storage import days, layout, replaced
+from lake.storage import days, layout, replaced_files
 from lake.storage.days import ExchangeRefusedError
 from lake.storage.folder import unfit
 from lake.storage.identity import Lake
@@ -88,11 +88,11 @@ class ShownFolders:
         if place.is_symlink():
             gone = os.path.normpath(self._root / os.path.dirname(self._former_path(view)) / os.readlink(place))
             if (path := os.path.relpath(gone, self._root)).startswith(f"{layout.DAYS}/"):
-                replaced.record(self._lake, path)
+                replaced_files.record(self._lake, path)
             place.unlink()
             days.remove_empty(self._root, view)
         elif place.exists():
-            replaced.record(self._lake, view)
+            replaced_files.record(self._lake, view)
         else:
             days.remove_empty(self._root, view)
 
