@@ -186,7 +186,7 @@ def test_a_lake_that_is_ahead_of_the_jumps_of_the_log_stops(restorable: Restorab
     change(restorable.lake, "shop.orders")
     lake = restorable.restore(2, jumps=False)
     restorable.store_place()
-    for after, reason in ((None, "the log jumped to seq 7"), (5, "the log jumped to seq 7"), (8, "up to seq 8")):
+    for after, reason in ((None, "a jump of the log to seq 7"), (5, "a jump of the log to seq 7"), (8, "up to seq 8")):
         if after:
             restorable.jump(2, after)
         with pytest.raises(UnfitTargetError, match=f"ahead of the log: .*{reason}.*begin a new lake"):
