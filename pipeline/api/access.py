@@ -20,7 +20,7 @@ SUBPROTOCOL = "pipeline.v1"
 _SUBPROTOCOL_TOKEN = "bearer."  # noqa: S105  a prefix
 _PORTS = {"http": 80, "https": 443}
 _OWN_FETCHES = ("same-origin", "none")
-"""Values of Sec-Fetch-Site for requests of our own page, and of a person who uses the address bar."""
+"""Values of Sec-Fetch-Site if our own page sends the request, or a person who types into the address bar."""
 
 
 def has_bearer(headers: Mapping[str, str]) -> bool:
@@ -79,7 +79,8 @@ def host_allowed(headers: Mapping[str, str], config: Config, *, is_open: bool = 
     """True if the request may name the server by this host.
 
     A request without a token must name this machine, because a page can make its own host name resolve to this server.
-    `is_open`: the path needs no token although the server has one. Other machines may then call, by an IP address.
+    `is_open`: the path needs no token, although the server has one. Then other machines may also call this path, if
+    they use an IP address or the server's host name.
     """
     if config.api_token is not None and not is_open:
         return True
@@ -117,7 +118,7 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _decoded(text: str) -> str | None:
-    """Decode base64 of either alphabet, padded or not; None if the text is not base64."""
+    """Decode base64 or base64url, with or without padding; None if the text is neither."""
     try:
         plain = text.replace("+", "-").replace("/", "_").rstrip("=")
         return base64.b64decode(plain + "=" * (-len(plain) % 4), b"-_", validate=True).decode()

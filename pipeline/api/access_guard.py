@@ -1,6 +1,6 @@
-"""Checks every request before anything else handles it: host, token, origin, size of the body.
+"""Checks the host, token, origin and body size of every request, before anything else handles the request.
 
-A refusal has the form of errors that belongs to the wire of the requested path.
+If the path belongs to a wire, a refusal has the form of that wire's errors.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _FOREIGN_HOST_OF_OPEN = (
     "without a token this path accepts only IP addresses and host names of this machine; use one, "
     "send the token, or add the origin to PIPELINE_HTTP_ORIGINS"
 )
-_FOREIGN_PAGE = "a page of another origin may not do this; add its origin to PIPELINE_HTTP_ORIGINS"
+_FOREIGN_PAGE = "a web page of another origin may not send this request; add its origin to PIPELINE_HTTP_ORIGINS"
 _TOKEN_NEEDED = "this endpoint needs the header Authorization: Bearer with PIPELINE_API_TOKEN"  # noqa: S105  a sentence
-_SOME_BEARER_NEEDED = "this endpoint needs the header Authorization: Bearer, here of any value"
+_SOME_BEARER_NEEDED = "this endpoint needs the header Authorization: Bearer with any value"
 _SUBPROTOCOLS = f", or the subprotocols {access.SUBPROTOCOL} and bearer.<token in base64url>"
 
 MAX_BODY = 1_000_000
@@ -42,8 +42,8 @@ BODY_SECONDS_WITH_TOKEN = 60.0
 _CLOSE = {"Connection": "close"}
 _BUSY = {"Retry-After": "5", **_CLOSE}
 TOO_LARGE = ErrorAnswer(413, f"the body is larger than {MAX_BODY:,} bytes; send less at a time", _CLOSE)
-_DISPLACED = ErrorAnswer(503, "too many requests are incomplete, and this one is the oldest; send it again", _BUSY)
-_FULL = ErrorAnswer(503, "the server answers as many requests as it can; try again later", _BUSY)
+_DISPLACED = ErrorAnswer(503, "too many requests are incomplete, and this one waits longest; send it again", _BUSY)
+_FULL = ErrorAnswer(503, "the server cannot answer more requests at the same time; try again later", _BUSY)
 
 
 class RequestGuard:
@@ -91,8 +91,8 @@ class RequestGuard:
             return None
         is_open = match is not None and match.is_open
         if not access.host_allowed(headers, self._config, is_open=is_open and not has_token):
-            said = _FOREIGN_HOST if self._config.api_token is None else _FOREIGN_HOST_OF_OPEN
-            return ErrorAnswer(403, said, handshake=handshake)
+            sentence = _FOREIGN_HOST if self._config.api_token is None else _FOREIGN_HOST_OF_OPEN
+            return ErrorAnswer(403, sentence, handshake=handshake)
         if not self._may_change(scope, headers, match):
             return ErrorAnswer(403, _FOREIGN_PAGE, handshake=handshake)
         if not (has_token or is_open):
@@ -124,7 +124,7 @@ def _has_body(scope: Scope) -> bool:
 
 
 def _with_body(body: bytes, receive: Receive) -> Receive:
-    """Return a receive function that gives the body read before, then later messages such as the disconnect."""
+    """Return an ASGI receive function that returns this body, then later messages such as the disconnect."""
     is_received = False
 
     async def again() -> Message:
@@ -138,7 +138,7 @@ def _with_body(body: bytes, receive: Receive) -> Receive:
 
 
 def _closing(send: Send) -> Send:
-    """Return a send function that closes the connection after the answer; the rest of the request stays unread."""
+    """Return an ASGI send function that closes the connection after the answer; the rest of the body stays unread."""
 
     async def closing(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -157,7 +157,7 @@ async def read_body(scope: Scope, receive: Receive, *, has_token: bool) -> bytes
         async with asyncio.timeout(seconds):
             found = await _read_within(connection, receive)
     except TimeoutError:
-        found = ErrorAnswer(408, f"the body did not come within {seconds:g} s; send all of it at once", _CLOSE)
+        found = ErrorAnswer(408, f"the body did not arrive within {seconds:g} s; send all of it at once", _CLOSE)
     if isinstance(found, bytes) and not connection.has_room():
         found = _FULL
     if isinstance(found, ErrorAnswer):

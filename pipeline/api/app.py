@@ -51,7 +51,7 @@ Errors are `application/problem+json` with one sentence in `title`. With PIPELIN
 needs `Authorization: Bearer`. `docs/reference/websocket.md` describes the stream over WebSocket, which OpenAPI cannot.
 """
 HANDSHAKE_SECONDS = 10.0
-"""Seconds that a TLS handshake may take, and that closing the connection may take."""
+"""The most seconds of a TLS handshake, and of the close of a TLS connection."""
 _SAY_EVERY = 60.0
 
 
@@ -70,7 +70,7 @@ class ApplicationParts:
 
 
 def create(parts: ApplicationParts) -> FastAPI:
-    """Return the application of these parts."""
+    """Build the HTTP application from these parts."""
     app = FastAPI(
         title="WAL Pipeline Server",
         version="1",
@@ -104,9 +104,9 @@ def create(parts: ApplicationParts) -> FastAPI:
 
 
 def _make_models(app: FastAPI) -> None:
-    """Make the models of all routes now.
+    """Build the Pydantic models of all routes before the first request.
 
-    Two first requests at once would make them in two threads, which share the filters of warnings.
+    Otherwise two first requests could build them in two threads at once, and each changes Python's warning filters.
     """
     for _ in iter_route_contexts(app.routes):
         continue
@@ -187,7 +187,7 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Run the pool and the LISTEN connection, which connect as soon as the pipeline database answers."""
+    """Run the connection pool and the listener while the application runs. Both connect once the database answers."""
     asyncio.get_running_loop().set_exception_handler(QuietSockets())
     await app.state.database.open()
     listening = supervised.start_task("wakeups", app.state.wakeups.run)
@@ -259,7 +259,7 @@ class TlsEntrance(asyncio.Protocol):
     def __init__(
         self, http: asyncio.Protocol, context: ssl.SSLContext, places: ConnectionPlaces, connections: MutableSet[object]
     ) -> None:
-        """`connections`: the server's connections, which include this one until `http` replaces it."""
+        """`connections`: the set of the server's connections. This handshake is in the set until `http` takes over."""
         self._http = http
         self._context = context
         self._places = places
@@ -275,7 +275,7 @@ class TlsEntrance(asyncio.Protocol):
         self._task = asyncio.get_running_loop().create_task(self._shake_hands())
 
     def data_received(self, data: bytes) -> None:
-        """Keep the bytes that arrive with the end of the handshake."""
+        """Store bytes that arrive with the end of the handshake; the HTTP protocol gets them later."""
         self._early += data
 
     def yield_place(self) -> None:
@@ -310,14 +310,14 @@ class TlsEntrance(asyncio.Protocol):
 
 
 class RarelySaid:
-    """Limits a log line to one a minute, and counts the lines that were left out."""
+    """Limits a log line to once a minute, and counts the lines that were not logged."""
 
     def __init__(self) -> None:
         self._said_at = float("-inf")
         self._unsaid = 0
 
     def suffix(self) -> str | None:
-        """Return what to add to the line, or None if the line must not be logged now."""
+        """Return a text to add to the line, which may be empty; None if the line must not be logged now."""
         if time.monotonic() - self._said_at < _SAY_EVERY:
             self._unsaid += 1
             return None
@@ -342,7 +342,7 @@ class QuietSockets:
 
 
 class QuietRequests(logging.Filter):
-    """A filter of uvicorn's logger: each warning about requests once a minute, and no error that `problems` logs."""
+    """A filter for uvicorn's logger: pass each warning once a minute, and drop errors that `problems` logs."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,11 +13,11 @@ from pipeline.errors import DatabaseUnavailableError
 
 T = TypeVar("T")
 NAME = "background"
-"""The name of the threads."""
+"""The name of every thread that runs blocking work."""
 
 
 class BackgroundThreads:
-    """Runs at most `most` pieces of work at once, each in its thread."""
+    """Runs functions in threads, one thread each, at most `most` at once."""
 
     def __init__(self, most: int) -> None:
         self._free_places = threading.BoundedSemaphore(most)
@@ -33,7 +33,7 @@ class BackgroundThreads:
         """
         self._require_open()
         if not self._free_places.acquire(blocking=False):
-            raise DatabaseUnavailableError("too many others wait for the same; try again later")
+            raise DatabaseUnavailableError("too many requests wait for the same work; try again later")
         future: Future[T] = Future()
         self._awaited.add(future)
         threading.Thread(target=self._work, args=(future, work, unused), name=NAME, daemon=True).start()
@@ -69,7 +69,7 @@ class BackgroundThreads:
             unused(result)
 
     def _done(self, work: Callable[[], T]) -> T:
-        """Free the place before the caller gets the result, so that the caller can run more work at once."""
+        """Do the work, and free its place before the caller gets the result and may run more work."""
         try:
             return work()
         finally:

@@ -1,4 +1,7 @@
-"""Shares the places for connections of an HTTP server: incomplete requests may have a tenth of them."""
+"""Limits the connections of an HTTP server: at most a tenth of them may wait for the rest of a request.
+
+A place is the permission to be one of the server's connections. If places run out, connections that wait lose theirs.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,17 @@ from collections.abc import Iterable, Set
 from typing import Protocol
 
 WAITING_SHARE = 10
-"""Incomplete requests may have one connection in this many."""
+"""One place in this many may belong to a connection with an incomplete request."""
 ARRIVAL_SECONDS = 0.1
-"""Seconds for which new connections may have too many places, since most of them send a complete request at once."""
+"""Seconds for which waiting connections may exceed their share, since most new ones send a complete request at once."""
 MAX_INCOMPLETE_BYTES = 32_000_000
 """The most bytes that all incomplete requests hold together."""
 
 
 class PlacedConnection(Protocol):
-    """A connection that has a place.
+    """A connection that has a place, and may lose it.
 
-    `has_token`: one of its requests had the token. `held`: bytes of its incomplete request.
+    `has_token`: one of its requests had the token. `held`: bytes of its incomplete request in memory.
     """
 
     has_token: bool
@@ -28,7 +31,7 @@ class PlacedConnection(Protocol):
 
 
 class ConnectionPlaces:
-    """Knows which connections wait for the rest of a request, and which of them may be closed for others."""
+    """The connections of one server that wait for the rest of a request, and those that may be closed for others."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -39,7 +42,7 @@ class ConnectionPlaces:
         self._is_full = False
 
     def wait(self, connection: PlacedConnection, size: int, connections: int) -> None:
-        """Record `size` more bytes of an incomplete request, for which other connections may be closed.
+        """Record that an incomplete request got `size` more bytes. This may close other connections.
 
         `connections`: how many connections the server has.
         """
@@ -54,7 +57,7 @@ class ConnectionPlaces:
         connection.held += size
         self._held += size
         while self._held > MAX_INCOMPLETE_BYTES:
-            _yielding(each for each in self._waiting if each.held).yield_place()
+            _first_to_close(each for each in self._waiting if each.held).yield_place()
 
     def _make_room(self) -> None:
         self._is_full = False
@@ -64,15 +67,15 @@ class ConnectionPlaces:
     def _displace(self) -> None:
         """Close the oldest waiting connection, but never the newest one."""
         if len(self._waiting) > 1:
-            _yielding(list(self._waiting)[:-1]).yield_place()
+            _first_to_close(list(self._waiting)[:-1]).yield_place()
 
-    def spare(self, connection: PlacedConnection) -> None:
+    def mark_closable(self, connection: PlacedConnection) -> None:
         """Mark a connection as idle or refused: the server closes it if a request finds no place."""
         self.leave(connection)
         self._spare[connection] = None
 
     def discard(self, connection: PlacedConnection) -> None:
-        """Release the bytes that are kept of the connection's request."""
+        """Subtract the bytes of this connection's request, which are no longer in memory."""
         self._held -= connection.held
         connection.held = 0
 
@@ -83,16 +86,16 @@ class ConnectionPlaces:
         self._spare.pop(connection, None)
 
     def has_room(self, connections: Set[object]) -> bool:
-        """True if the newest complete request has a place; an idle or refused connection may be closed for it."""
+        """True if there is a place for one more complete request, also if an idle or refused connection must end."""
         if len(connections) - len(self._waiting) <= max(1, self._most - self._most_waiting):
             return True
         if not self._spare:
             return False
-        _yielding(self._spare).yield_place()
+        _first_to_close(self._spare).yield_place()
         return True
 
 
-def _yielding(connections: Iterable[PlacedConnection]) -> PlacedConnection:
-    """Return the oldest connection that has not shown the token; if all have shown it, the oldest one."""
+def _first_to_close(connections: Iterable[PlacedConnection]) -> PlacedConnection:
+    """Return the oldest connection that never sent the token; if all have sent it, the oldest of all."""
     candidates = list(connections)
     return next((each for each in candidates if not each.has_token), candidates[0])

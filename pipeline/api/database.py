@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 async def in_thread(request: Request, work: Callable[[], T], *, source_too: bool = False) -> T:
-    """Return what blocking work returns. Raises DatabaseSilentError if the pipeline database goes silent meanwhile.
+    """Run blocking work in a thread and return its result. Raises DatabaseSilentError if the database goes silent.
 
-    `source_too`: also raise this error if the source goes silent. The work then ends by itself in its thread.
+    `source_too`: also raise this error if the source goes silent. In both cases the work continues in its thread.
     """
     running = request.app.state.database.silence.unless_silent(anyio.to_thread.run_sync(work, abandon_on_cancel=True))
     found: T = await (request.app.state.source_silence.unless_silent(running) if source_too else running)

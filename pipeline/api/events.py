@@ -39,7 +39,7 @@ NDJSON = "application/x-ndjson"
 PAGES_AT_ONCE = 4
 """The most pages that are read at the same time, so that other requests find a connection."""
 MAX_BYTES = 8_000_000
-"""A page ends when it has this many characters; a single event may be larger."""
+"""A page ends once it has this many characters. A single event may be larger."""
 _SEARCH_SECONDS = 2.0
 _FIRST_ROWS = 10
 
@@ -48,7 +48,7 @@ NamedTable = Annotated[
     Query(
         max_length=200,
         pattern=NO_ZERO_BYTE,
-        description="an events table of the settings, to which routes send changes",
+        description="the events table to read, if routes send changes to several",
     ),
 ]
 
@@ -59,7 +59,7 @@ router = APIRouter(
 
 @dataclass
 class _Reading:
-    """The state of one request. `after` is None until its start is known; `woken` is True once it has waited."""
+    """The state of one request. `after`: None until the start is known. `woken`: True once the request has waited."""
 
     table: str
     limit: int
@@ -125,7 +125,7 @@ def _pages(table: str, default: str) -> EventPageReader[JsonEvent]:
 
 
 async def _read_by(database: Pool, known: Sequence[str], asked: str | None, consumer: str) -> str:
-    """Return the events table that a consumer reads, even if no route names this table now."""
+    """Return the events table that a consumer reads, also if no route sends changes to it any longer."""
     found = await database.rows(statement("api", "find_reader"), {"name": consumer})
     table = str(found[0]["events_table"] or known[0]) if found else known[0]
     if asked not in (None, table):
@@ -159,7 +159,7 @@ async def _search(database: Pool, turns: PageTurns, reading: _Reading) -> list[s
 
 
 async def _begin(connection: AsyncConnection, reading: _Reading) -> bool:
-    """Determine position and filter. Returns False while the consumer is paused."""
+    """Determine the position and the filter of the request. Returns False if the consumer is paused."""
     if reading.consumer is None:
         if reading.after is None:
             reading.after = await _kept_from(reading.table).read_async(connection) - 1

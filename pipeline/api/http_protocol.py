@@ -21,10 +21,10 @@ HEAD_SECONDS = 10.0
 REFUSED_SECONDS = 10.0
 """Seconds after a refusal in which a client may send the rest of its request and read the answer."""
 MAX_HEAD = 65_536
-"""The most bytes of a request's line and headers."""
+"""The most bytes of a request's head, which is its first line and headers."""
 MAX_HEAD_LINES = 256
-"""The most lines of a request's head, since each line takes time to read."""
-MOST = 10_000
+"""The most lines in the head of a request; every line costs time."""
+MAX_CONNECTIONS = 10_000
 """The most connections at a time, if the limit of open files allows them."""
 _CHUNKS_A_TURN = 64
 """The most chunks of a body that are read before other connections get a turn."""
@@ -38,25 +38,29 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class RequestConnection:
-    """The connection of a request, as the guard sees it. This base class, for other servers, has no limits."""
+    """The connection of a request, which `access_guard` controls by these methods.
+
+    The methods do nothing here: connections of other servers, such as a test client, have no limits.
+    """
 
     is_displaced = False
-    """True if the connection lost its place while its body was read."""
+    """True if the connection lost its place (see `connection_places`) while its body was read."""
 
     def admit(self, *, has_token: bool) -> None:
         """Let the application answer the request, without a time limit."""
 
     def refuse(self) -> None:
-        """Let only the guard answer.
+        """Keep the connection only for the guard's answer.
 
-        The client has REFUSED_SECONDS to send the rest and read the answer; meanwhile others may take its place.
+        The client has REFUSED_SECONDS to send the rest and to read the answer. In that time the connection may lose its
+        place.
         """
 
     def read_body(self) -> None:
         """Read the body of the request, or its next chunks."""
 
     def has_room(self) -> bool:
-        """True if this complete request has a place."""
+        """True if there is a place for this request, which is complete."""
         return True
 
 
@@ -71,22 +75,22 @@ def is_chunked(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def reset(scope: Mapping[str, Any]) -> None:
-    """Reset the connection in the middle of an answer, so that no client takes the part for the complete answer.
+    """Reset the connection in the middle of an answer, so that no client mistakes this part for the complete answer.
 
-    Closing the connection is enough only over HTTP/1.1: in 1.0 the end of the connection is the end of the answer.
+    A normal close would be enough only over HTTP/1.1. In HTTP/1.0 the end of the connection ends the answer.
     """
     cast(LimitedHttp, scope[_CONNECTION]).reset()
 
 
 class _PacedConnection(h11.Connection):
-    """Reads at most `left` chunks of a body, at first none, since a small chunk takes as long as a large one."""
+    """An HTTP parser that reads at most `left` chunks of a body, then waits, since even a small chunk costs time."""
 
     left = 0
     _is_chunked = False
 
     @property
     def is_held(self) -> bool:
-        """True if the next chunks must wait."""
+        """True if the parser must not read the next chunks now."""
         return self.their_state is h11.SEND_BODY and self._is_chunked and not self.left
 
     def next_event(self) -> Any:
@@ -96,20 +100,22 @@ class _PacedConnection(h11.Connection):
         if isinstance(event, h11.Request):
             self._is_chunked, self.left = is_chunked(event.headers), 0
             if self._is_chunked and any(name == b"content-length" for name, _ in event.headers):
-                raise h11.RemoteProtocolError("two lengths: a proxy may take the end of this body for a request")
+                raise h11.RemoteProtocolError(
+                    "the request has both Content-Length and Transfer-Encoding, so its end is ambiguous"
+                )
         elif isinstance(event, h11.Data) and self._is_chunked:
             self.left -= 1
         return event
 
 
 class _Phase(Enum):
-    """The next thing on a connection: the rest of a head or body, an answer, or the next request."""
+    """The next thing that a connection waits for: more of a head, more of a body, the answer, or a new request."""
 
     HEAD, BODY, WORK, IDLE = range(4)
 
 
 class LimitedHttp(H11Protocol, RequestConnection):
-    """A connection whose request must arrive in time; until it is complete, other connections may take its place."""
+    """A connection with time limits. While its request is incomplete, it may lose its place to other connections."""
 
     places: ConnectionPlaces
     conn: _PacedConnection
@@ -127,7 +133,7 @@ class LimitedHttp(H11Protocol, RequestConnection):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._place(0)
+        self._update_place(0)
 
     def data_received(self, data: bytes) -> None:
         if self.conn.is_held and not self._is_read:
@@ -137,14 +143,14 @@ class LimitedHttp(H11Protocol, RequestConnection):
             self.transport.close()
             return
         super().data_received(data)
-        self._place(len(data))
+        self._update_place(len(data))
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY and self.cycle.response_complete:
             self.refuse()
         else:
-            self._place(0)
+            self._update_place(0)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.places.leave(self)
@@ -183,14 +189,14 @@ class LimitedHttp(H11Protocol, RequestConnection):
     def admit(self, *, has_token: bool) -> None:
         self._is_admitted = True
         self.has_token |= has_token
-        self._place(self._pending)
+        self._update_place(self._pending)
 
     def refuse(self) -> None:
         self._is_admitted = self._is_read = False
         self._is_refused = True
         self.places.discard(self)
         self._end_within(REFUSED_SECONDS)
-        self._place(0)
+        self._update_place(0)
 
     def read_body(self) -> None:
         if self.transport.is_closing() or self.is_displaced:
@@ -200,27 +206,30 @@ class LimitedHttp(H11Protocol, RequestConnection):
         if not self.flow.read_paused:
             self.transport.resume_reading()
         self.handle_events()
-        self._place(0)
+        self._update_place(0)
 
     def has_room(self) -> bool:
         return self.places.has_room(self.connections)
 
     def yield_place(self) -> None:
-        """Close the connection; if its body is being read, let the reader answer 503 first.
+        """Give up the place: close the connection, or if its body is being read, let the reader answer 503 first.
 
-        Until the answer is sent, any complete request may take the place.
+        A complete request may close the connection before that answer is sent.
         """
         if self._is_read and not self.is_displaced:
             self.is_displaced = True
-            self.places.spare(self)
+            self.places.mark_closable(self)
             self.cycle.message_event.set()
         else:
             self.places.leave(self)
             self.connections.discard(self)
             self.transport.abort()
 
-    def _place(self, size: int) -> None:
-        """Take the place that fits the connection's phase, after `size` bytes have arrived or an answer was sent."""
+    def _update_place(self, size: int) -> None:
+        """Report the connection's phase to `places`, and set its time limit.
+
+        `size`: the bytes that have just arrived; 0 after an answer.
+        """
         if self._is_upgraded or self.is_displaced or self.transport.is_closing():
             return
         before, self._phase = self._phase, self._find_phase()
@@ -237,7 +246,7 @@ class LimitedHttp(H11Protocol, RequestConnection):
             return
         self._is_read = False
         if self._is_refused or (self._phase is _Phase.IDLE and is_read):
-            self.places.spare(self)
+            self.places.mark_closable(self)
         else:
             self.places.leave(self)
 
@@ -253,7 +262,7 @@ class LimitedHttp(H11Protocol, RequestConnection):
         self._timer = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)
 
     def _has_too_many_lines(self, data: bytes) -> bool:
-        """True if these bytes give the head of the request too many lines."""
+        """Count the lines in these bytes of a request's head. Returns True once the head has too many lines."""
         end = _HEAD_END.search(known := self._tail + data)
         self._lines += known.count(b"\n", len(self._tail), end.start() if end else None)
         self._tail = known[-2:]
@@ -261,8 +270,10 @@ class LimitedHttp(H11Protocol, RequestConnection):
 
 
 def limited() -> type[LimitedHttp]:
-    """Return the protocol class of one server, for uvicorn.Config.
+    """Return a protocol class for uvicorn.Config, whose connections share one server's places.
 
-    Raises this process's limit of open files as far as the process may.
+    Also increases this process's limit of open files, as far as the system allows.
     """
-    return type("LimitedHttpOfOneServer", (LimitedHttp,), {"places": ConnectionPlaces(open_files.raise_limit(MOST))})
+    return type(
+        "LimitedHttpOfOneServer", (LimitedHttp,), {"places": ConnectionPlaces(open_files.raise_limit(MAX_CONNECTIONS))}
+    )

@@ -1,4 +1,7 @@
-"""Long polls: search, wait for a notification or a time, and search again until a result or the client's disconnect."""
+"""Long polls: search, wait for a notification or some time, and search again, until there is a result.
+
+The end of the request's time, and the client's disconnect, also end a long poll.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from pipeline.log.wakeups import WakeupSubscription
 MAX_SECONDS = 60
 """The most seconds that a client may ask the server to wait."""
 _MIN_WAIT, _MAX_WAIT = 0.02, 1.0
-"""Bounds of the next wait, in seconds, if nothing was found when the time given by `due` had come."""
+"""The shortest and the longest wait, in seconds, after a search at the time that `due` gave has found nothing."""
 T = TypeVar("T")
 
 
 class ClientGoneError(Exception):
-    """The client has disconnected, so the work that was begun for it is rolled back."""
+    """The client has disconnected; work that was begun for its request must be rolled back."""
 
 
 class WaitingClient:
@@ -63,9 +66,9 @@ async def until_found(
     find: Callable[[WaitingClient], Awaitable[T | None]],
     due: Callable[[], Awaitable[float | None]],
 ) -> T | None:
-    """Return what `find` finds; None after `seconds`, or if the server is stopping. Raises ClientGoneError.
+    """Call `find` until it returns a result; return None after `seconds`, or if the server is stopping.
 
-    `due` returns the seconds until something becomes available without a notification; None: nothing will.
+    `due` returns the seconds until a result may appear without a notification; None: never. Raises ClientGoneError.
     """
     deadline = time.monotonic() + seconds
     min_wait = _MIN_WAIT

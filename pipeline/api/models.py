@@ -22,7 +22,7 @@ def _whole(value: Any) -> Any:
 
 
 def _as_text(value: Any) -> Any:
-    """Return a seq that was given as a number as its text; other fields have it as a number."""
+    """Return a seq as text if the client sent it as a number, since this field may also be a word."""
     value = _whole(value)
     return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_SEQ else value
 
@@ -133,7 +133,7 @@ class Nack(Ack):
 class Extend(Ack):
     """Items whose visibility to extend."""
 
-    visibility: Visibility = Field(description="seconds from now until they are delivered again")
+    visibility: Visibility = Field(description="seconds from now until the items are delivered again")
 
 
 class Advance(_Body):
@@ -181,7 +181,7 @@ class Consumer(BaseModel):
     in_flight: int | None = Field(description="records: items that are delivered and not acknowledged")
     dead: int | None = Field(description="records: dead letters")
     oldest_pending_seconds: float | None = Field(
-        description="seconds since the change that has waited longest arrived in the log"
+        description="age in seconds of the oldest waiting item, since its change arrived in the log"
     )
     lag: int = Field(description="number of seqs from its position in the log to the newest event")
 

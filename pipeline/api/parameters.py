@@ -1,4 +1,4 @@
-"""Refuses unknown query parameters, because a mistyped filter would otherwise filter nothing."""
+"""Refuses unknown query parameters, because a mistyped filter would otherwise be ignored."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from starlette.exceptions import HTTPException
 
 
 async def refuse_unknown(request: Request) -> None:
-    """Refuse unknown parameters; every endpoint with parameters depends on this. Raises HTTPException with the name."""
+    """Raise HTTPException if the request has an unknown query parameter. Endpoints use this as a dependency."""
     known = list(_names(request.scope["route"].dependant))
     if unknown := set(request.query_params) - set(known):
-        use = f"use {', '.join(known)}" if known else "this path takes none"
+        use = f"use {', '.join(known)}" if known else "this path has no parameters"
         raise HTTPException(422, f"unknown parameter {min(unknown)!r}; {use}")
 
 

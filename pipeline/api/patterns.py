@@ -1,4 +1,4 @@
-"""Patterns of texts in requests, each with a plain sentence for the error, since a pattern is hard to read."""
+"""The patterns that texts in requests must match, and a plain sentence for each, which errors show instead."""
 
 from __future__ import annotations
 

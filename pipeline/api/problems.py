@@ -1,4 +1,4 @@
-"""Answers errors with one plain sentence, as problem+json or in the form of the path's wire.
+"""Turns each error of a request into an answer with one plain sentence: problem+json, or the form that a wire needs.
 
 `pipeline.refusals` has the status of each error.
 """
@@ -54,15 +54,15 @@ def answer(match: WireMatch | None, failure: ErrorAnswer) -> Response:
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return these error answers for OpenAPI, and those of every endpoint."""
+    """Return descriptions of error answers for OpenAPI: of these statuses, and of those that every endpoint has."""
     texts = {
         401: "The token is missing or wrong.",
         403: "The origin of the page, or the host name of the request, is not allowed.",
         404: "There is no such consumer, backfill or follower.",
-        409: "Its kind, state or reader does not allow it, or the name is taken, or the table is being read.",
+        409: "The object's kind, state or reader does not allow this, the name is taken, or the table is being read.",
         410: "Retention has dropped the next events.",
         413: "The body is too large.",
-        415: "The body is not declared as JSON.",
+        415: "The Content-Type of the body is not JSON.",
         422: "A parameter, or a field of the body, is wrong or unknown.",
         503: "The pipeline database does not answer; ask again after `Retry-After` seconds.",
     }
@@ -73,7 +73,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def explain(error: Exception) -> str:
-    """Return one sentence for the log; an unexpected error also gets its own log line, with its traceback."""
+    """Describe an error in one sentence for a log line. An unexpected error also gets a log line with its place."""
     if (known := refusals.for_reader(error)) is not None:
         return str(known)
     refusals.log_unexpected(error, "api.failed")
@@ -81,7 +81,7 @@ def explain(error: Exception) -> str:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of the application, whose `state.wires` are the served wires."""
+    """Add the handlers that answer the errors of this application. Its `state.wires` must be the served wires."""
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     for kind in (PipelineError, PoolTimeout, TooManyRequests, psycopg.Error, Exception):
@@ -127,7 +127,7 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """Return all methods of this path; Starlette names only those of the first route with the path."""
+    """Return all methods that this path supports, since Starlette names only those of the first route with the path."""
     found: set[str] = set()
     for each in iter_route_contexts(request.app.routes):
         is_documented = isinstance(each.original_route, APIRoute) and each.include_in_schema

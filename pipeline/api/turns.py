@@ -1,4 +1,7 @@
-"""Decides which request reads its page next: few at a time, and woken long polls do not wait for all new requests."""
+"""Lets only a few requests read a page at the same time, and decides which one is next.
+
+Requests that were woken after a wait do not have to wait for all new requests.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from contextlib import asynccontextmanager
 from psycopg_pool import PoolTimeout
 
 WAIT_SECONDS = 5.0
-"""Seconds that a request waits for its turn; it waits as long for a connection."""
+"""The most seconds that a request waits for its turn, and then again for a connection."""
 
 
 class PageTurns:

@@ -1,4 +1,4 @@
-"""uvicorn's WebSocket connection, which tolerates slow clients and closes the connections of vanished ones."""
+"""uvicorn's WebSocket connection, changed so that slow clients are tolerated, and vanished clients disconnected."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ PING_SECONDS = 20.0
 LINGER_SECONDS = 2.0
 """Seconds after a close in which a client may read data; the rest is discarded."""
 PIECE_BYTES = 1 << 18
-"""The bytes of one piece: a longer text is sent in pieces, each after the client has read those before."""
+"""The bytes of one piece. A longer text is sent in pieces, each after the client has read the earlier ones."""
 _MAX_UNANSWERED = 8
-"""Unanswered retransmissions, about a minute, after which the peer's machine or network counts as gone."""
+"""The unanswered retransmissions, for about a minute, after which the peer's machine or network counts as gone."""
 _CONTINUED, _FIRST, _FINAL = 0x00, 0x01, 0x80
 _WHOLE_TEXT = _FIRST | _FINAL
 _UNANSWERED_COUNTERS = range(2, 4)
-"""tcpi_retransmits and tcpi_probes in Linux's struct tcp_info: any packet from the peer's kernel resets both."""
+"""Offsets of tcpi_retransmits and tcpi_probes in Linux's tcp_info. Any packet from the peer's kernel resets both."""
 
 
 class PatientWebSocket(WebSocketsSansIOProtocol):
-    """Closes the connection if the peer's kernel is silent, but not if unread data delays a pong."""
+    """A connection that ends if the peer's kernel is silent, but not if a pong is late because of unread data."""
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
@@ -76,7 +76,7 @@ class PatientWebSocket(WebSocketsSansIOProtocol):
             await self._send_texts(texts)
 
     async def _send_texts(self, texts: Sequence[bytes]) -> None:
-        """Send all short texts in one write; through `send`, each would cost as much again as decoding it."""
+        """Send all short texts in one write; a call of `send` for each would double the time of a text."""
         written: list[bytes] = []
         for text in texts:
             if len(text) <= PIECE_BYTES:

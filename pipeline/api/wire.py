@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ErrorAnswer:
-    """An error as an answer, before a wire gives it a form. `handshake`: refuses the handshake of a WebSocket."""
+    """The content of an answer that reports an error; a wire gives it its form.
+
+    `handshake`: the answer refuses the handshake of a WebSocket.
+    """
 
     status: int
     sentence: str
@@ -33,7 +36,7 @@ ErrorForm = Callable[[ErrorAnswer], Response]
 
 @dataclass(frozen=True)
 class WirePath:
-    """A path of a wire, written as routes are. `get_changes`: its GET changes something, as a POST would."""
+    """A path of a wire, such as `/items/{id}`. `get_changes`: a GET of this path changes something, as a POST would."""
 
     path: str
     get_changes: bool = False
@@ -70,10 +73,10 @@ class WireService(Protocol):
 
 @dataclass(frozen=True)
 class WireProtocol:
-    """The protocol of one other system, which its clients use.
+    """The protocol of another system, by which that system's clients can use this server.
 
-    `forms` has the form of errors by status; an error of any other status has the form `otherwise`. `wants_bearer`: its
-    clients must send a Bearer, of any value if no token is needed.
+    `forms`: the form of errors by status; `otherwise`: the form of all others. `wants_bearer`: the clients must send a
+    header Authorization: Bearer, with any value if no token is needed.
     """
 
     name: str
@@ -94,7 +97,7 @@ class WireProtocol:
 
 @dataclass(frozen=True)
 class WireMatch:
-    """The wire, and its path, that a request matches. `is_open`: the request needs no token."""
+    """The wire to which a request belongs, and the matching path. `is_open`: the request needs no token."""
 
     wire: WireProtocol
     path: WirePath
@@ -109,7 +112,7 @@ class ServedWires:
         self._open = frozenset(open_wires)
 
     def match(self, path: str) -> WireMatch | None:
-        """Return the wire and its path that this path matches; None if no served wire has the path."""
+        """Return the wire to which this path of a request belongs; None if no served wire has such a path."""
         for wire in self.wires:
             if (wire_path := wire.find_path(path)) is not None:
                 return WireMatch(wire, wire_path, wire.name in self._open)

@@ -161,9 +161,9 @@ def test_after_events_that_were_dropped_reading_goes_on(reading: Api, log: psyco
     [
         ("get", "/v1/events", "use after, limit, wait, tables, events_table, consumer"),
         ("get", "/v1/consumers/c/dead-letters", "use after, limit"),
-        ("get", "/v1/consumers", "this path takes none"),
-        ("post", "/v1/consumers", "this path takes none"),
-        ("delete", "/v1/consumers/c", "this path takes none"),
+        ("get", "/v1/consumers", "this path has no parameters"),
+        ("post", "/v1/consumers", "this path has no parameters"),
+        ("delete", "/v1/consumers/c", "this path has no parameters"),
     ],
 )
 def test_a_parameter_that_is_none_is_refused_by_its_name(reading: Api, method: str, path: str, use: str) -> None:

@@ -88,7 +88,7 @@ class Poller(BackgroundThread):
 @pytest.fixture
 def api(database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     """It ends incomplete requests only for newer ones, and idle connections of complete ones for nothing else."""
-    monkeypatch.setattr(http_protocol, "MOST", MOST)
+    monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", MOST)
     monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 600)
     monkeypatch.setattr(http_protocol.LimitedHttp, "timeout_keep_alive_handler", lambda _: None)
     monkeypatch.setattr(access_guard, "BODY_SECONDS_WITH_TOKEN", 600)

@@ -20,7 +20,7 @@ HALF = b"GET /healthz HTTP/1.1\r\nhost: loc"
 
 @pytest.fixture
 def opened(database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, ExitStack]]:
-    monkeypatch.setattr(http_protocol, "MOST", 20)
+    monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", 20)
     with ExitStack() as stack:
         yield stack.enter_context(answering(database_dsn)), stack
 

@@ -35,7 +35,7 @@ def dsn(cluster: Cluster) -> Iterator[str]:
 def api(dsn: str) -> Iterator[Api]:
     """It has places for 20 connections, and 2 of them are for requests that are not complete."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(http_protocol, "MOST", MOST)
+        patch.setattr(http_protocol, "MAX_CONNECTIONS", MOST)
         settings = {"wires": ("pgdeltastream",), "open_wires": ("pgdeltastream",)}
         with answering(dsn, api_token=TOKEN, **settings) as api:
             api.client.headers["authorization"] = f"Bearer {TOKEN}"
@@ -116,7 +116,7 @@ def test_a_body_that_does_not_come_is_answered_408(
     target = "POST /v1/consumers" if token else "POST /v1/init"
     answer = everything(opened(api, stack, head(target, "content-length: 9", token=token) + "{"))
     assert status(answer) == 408
-    assert b"the body did not come within 0.2 s" in answer
+    assert b"the body did not arrive within 0.2 s" in answer
 
 
 def test_without_the_token_a_body_has_less_time() -> None:
@@ -268,7 +268,7 @@ def test_a_tls_handshake_has_ten_seconds_and_a_place(
     dsn: str, tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert app.HANDSHAKE_SECONDS == 10
-    monkeypatch.setattr(http_protocol, "MOST", MOST)
+    monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", MOST)
     authority = trustme.CA()
     issued = authority.issue_cert("localhost")
     issued.private_key_pem.write_to_path(tmp_path / "key.pem")

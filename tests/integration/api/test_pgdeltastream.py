@@ -128,7 +128,7 @@ def test_handshakes_that_are_refused(api: Api, guarded: Api) -> None:
     assert shaken(api, "") == (400, JSON, NO_SLOT)
     status, kind, said = shaken(api, origin="https://evil.example")
     assert (status, kind) == (403, TEXT)
-    assert said.startswith('Forbidden\n{"error":"a page of another origin')
+    assert said.startswith('Forbidden\n{"error":"a web page of another origin')
     status, kind, said = shaken(guarded)
     assert (status, kind) == (401, TEXT)
     assert said.startswith('Unauthorized\n{"error":"this endpoint needs the header')

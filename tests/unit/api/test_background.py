@@ -53,7 +53,7 @@ def test_there_is_room_for_so_much_and_again_when_it_is_done() -> None:
     async def full() -> None:
         background, work = BackgroundThreads(1), Work()
         task = await begun(background, work)
-        with pytest.raises(DatabaseUnavailableError, match="too many others wait for the same"):
+        with pytest.raises(DatabaseUnavailableError, match="too many requests wait for the same work"):
             await background.run(lambda: "second", work.unused.append)
         work.go.set()
         await task

@@ -20,7 +20,7 @@ HALF = b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\nhalf"
 
 
 def test_a_displaced_request_leaves_its_place_to_a_complete_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_protocol, "MOST", 3)  # two for complete requests
+    monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", 3)  # two for complete requests
     monkeypatch.setattr(connection_places, "ARRIVAL_SECONDS", 60)
 
     async def run() -> None:

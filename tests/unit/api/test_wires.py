@@ -88,7 +88,7 @@ def ask(app: FastAPI, method: str, path: str, host: str = "127.0.0.1", **options
         ("GET", "broken", 500, problems.UNEXPECTED),
         ("GET", "refused", 409, "it is held"),
         ("POST", "large", 413, "the body is larger than 1,000,000 bytes"),
-        ("GET", "foreign", 403, "a page of another origin may not do this"),
+        ("GET", "foreign", 403, "a web page of another origin may not send this request"),
     ],
 )
 def test_an_error_has_the_form_of_its_wire_and_is_a_problem_elsewhere(
