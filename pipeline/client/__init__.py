@@ -1,4 +1,4 @@
-"""A client library for programs with access to the pipeline database; no server takes part.
+"""A client library for programs that connect to the pipeline database themselves. It does not use the HTTP server.
 
 `EventLog` reads the log; `Queue` and `AsyncQueue` process the items of a records consumer.
 """

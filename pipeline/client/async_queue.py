@@ -15,10 +15,10 @@ from pipeline.client.sigterm import SigtermHandler
 
 
 class AsyncQueue:
-    """A `Queue` for one event loop, in which it runs a task. Items are the same, and their methods are not awaited.
+    """A `Queue` for programs on asyncio, which runs a task in one event loop. Do not await the methods of its items.
 
-    Close the queue, or use `async with queue:`. Otherwise items that were taken ahead are delivered again only when
-    their visibility is over.
+    Close the queue, or use `async with queue:`. Otherwise prefetched items are delivered again only when their
+    visibility ends.
     """
 
     def __init__(
@@ -63,7 +63,9 @@ class AsyncQueue:
             item = await self._next()
         elif held.is_low:
             self._pump.wake()
-            await asyncio.sleep(0)  # else a program that awaits nothing would never let the pump work
+            await asyncio.sleep(
+                0
+            )  # the pump runs in this event loop, which a program that awaits nothing would never leave to it
         if item is None:
             raise StopAsyncIteration
         return item
@@ -73,7 +75,7 @@ class AsyncQueue:
         self._pump.stop()
 
     async def close(self) -> None:
-        """Settle what the program has settled, and give back items that were taken ahead; see `Queue.close`."""
+        """Finish all acknowledgements and refusals, and give back prefetched items; see `Queue.close`."""
         await self._end()
         raise_error(self._pump.error)
 
@@ -86,7 +88,7 @@ class AsyncQueue:
             self._sigterm.restore()
 
     async def _next(self) -> Item | None:
-        """Wait for an item; None: the loop ends."""
+        """Wait for the next item; None: the program's loop must end."""
         held, until = self._held, None if self._wait is None else time.monotonic() + self._wait
         held.waiting = True
         self._pump.wake()

@@ -48,8 +48,8 @@ _FIRST_ROWS, _MOST_ROWS, _PAGE_BYTES = 100, 2_000, 8_000_000
 class Event:
     """One change, with the columns of `sequin_events`. Numbers in `record` are exact: int, or Decimal.
 
-    An integer of more digits than `int` parses (4,300, sys.set_int_max_str_digits) is a Decimal. A document that is
-    nested too deeply for Python's parser is None, and its text is in `unparsed` under the column's name.
+    An integer with more digits than Python's `int` parses (4,300; see sys.set_int_max_str_digits) becomes a Decimal. A
+    document that is nested too deeply for Python's parser becomes None; `unparsed` has its text by the column's name.
     """
 
     seq: int
@@ -75,10 +75,11 @@ class Event:
 
 
 class EventLog:
-    """The events table `events_table` of the database at `dsn`, for one reader.
+    """A reader of the events table `events_table` in the database at `dsn`.
 
-    The log stores no position for this kind of reader. Store the position in the transaction that applies the
-    event: then every event is applied exactly once, whatever crashes. Retention waits for consumers, but not for you.
+    The log stores no position for this reader, so store the position (`seq`) yourself. If you store it in the
+    transaction that applies the event, each event is applied exactly once, whatever crashes. Retention waits for
+    consumers, but not for this reader.
     """
 
     def __init__(self, dsn: str, events_table: str = "public.sequin_events") -> None:
@@ -89,9 +90,9 @@ class EventLog:
     def read(self, after: int, limit: int = 1000, tables: Sequence[str] = ()) -> list[Event]:
         """Return the next events after a seq, at most `limit`; empty if none has arrived yet.
 
-        A legacy table may have several events with one seq: then all of them are returned, even more than `limit`.
-        Raises CursorExpiredError when retention has dropped the next one, DatabaseUnavailableError, ConsumerError as
-        `follow`.
+        A legacy table may have several events with the same seq: all of these are returned, even if there are more than
+        `limit`. Raises CursorExpiredError if retention has dropped the next event, DatabaseUnavailableError, and
+        ConsumerError as `follow` does.
         """
         events: list[Event] = []
         with self._reader(_filter(tables)) as reader:
@@ -168,14 +169,14 @@ class _ReadingState:
 
     @property
     def remaining(self) -> float | None:
-        """The seconds that remain to wait for an event; None: without end."""
+        """The seconds that remain to wait for an event; None: no limit."""
         if self.wait is None or self.last_event_at is None:
             return None
         return max(0.0, self.last_event_at + self.wait - time.monotonic())
 
 
 def _follow(reader: _LogReader, place: _ReadingState) -> Iterator[Event]:
-    """Follow over one connection, until no event has arrived for `wait` seconds."""
+    """Yield events over one connection, until no event has arrived for the seconds that the caller wants to wait."""
     reader.listen()
     if place.position is None:
         place.position = reader.kept_from() - 1
@@ -193,7 +194,7 @@ def _follow(reader: _LogReader, place: _ReadingState) -> Iterator[Event]:
 
 
 class _LogReader:
-    """A connection that reads pages. `rows`: the most events of the next page, so that it stays small in memory."""
+    """A connection that reads pages of events. `rows`: the most events of the next page, which limit its memory."""
 
     def __init__(self, connection: Connection, table: EventsTable, wanted: EventFilter) -> None:
         self.rows = _FIRST_ROWS
@@ -210,7 +211,7 @@ class _LogReader:
         self._reached: int | None = None
 
     def listen(self) -> None:
-        """Listen for new events from now on, if possible: a standby and some poolers do not support LISTEN."""
+        """Let the database notify this connection of new events. A standby and some poolers do not support that."""
         try:
             self._connection.execute(f"listen {CHANNEL}")
         except (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.FeatureNotSupported):
@@ -224,12 +225,12 @@ class _LogReader:
         request = EventPageRequest(after, min(limit, self.rows), _PAGE_BYTES, self._wanted)
         page = self._pages.read(self._connection, request)
         if after != self._reached and (lost := self._lost.read(self._connection, after)):
-            raise CursorExpiredError(f"{lost}; some changes come again", lost.before)
+            raise CursorExpiredError(f"{lost}; some changes will be read a second time", lost.before)
         kept_from = self.kept_from()
         if is_expired(after, kept_from):
             raise CursorExpiredError(
                 f"events up to seq {kept_from - 1} of {self._table} are no longer kept, so reading cannot continue "
-                f"after {after}; continue after {kept_from - 1}, and make up for the missing events",
+                f"after {after}; continue after {kept_from - 1}, and replace the missing events by other means",
                 kept_from - 1,
             )
         if page.beyond_head and (wrong := beyond(after, self._newest.read(self._connection), kept_from)):
@@ -238,13 +239,13 @@ class _LogReader:
         return page
 
     def wait(self, seconds: float | None) -> None:
-        """Wait for a notification, but at most until the next poll."""
+        """Wait for a notification, at most `seconds` and until the next poll."""
         timeout = self._poll if seconds is None else min(seconds, self._poll)
         for _ in self._connection.notifies(timeout=timeout, stop_after=1):
             continue
 
     def kept_from(self) -> int:
-        """Return the seq from which on every event is kept."""
+        """Return the oldest seq from which on all events are kept."""
         return self._kept.read(self._connection)
 
 

@@ -12,9 +12,9 @@ COLUMNS = ("record", "changes", "exact", "transaction_annotations", "metadata")
 
 
 def parse_all(columns: list[Any], names: Mapping[int, str]) -> dict[str, str]:
-    """Replace JSON texts by their values. `names`: the column name for each index of a text.
+    """Replace the JSON texts in `columns` by their values. `names`: the column name of each text, by its index.
 
-    A text that is nested too deeply becomes None; these texts are returned by column name.
+    A text that is nested too deeply for Python's parser becomes None. Returns such texts by their column name.
     """
     unparsed: dict[str, str] = {}
     for index, name in names.items():

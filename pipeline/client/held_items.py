@@ -1,7 +1,7 @@
-"""The items that a program holds: items taken ahead, and the ids of items that the program has settled.
+"""Stores the items of a queue between the program and the database: prefetched items, and ids to settle.
 
-Two threads use these: the program takes and settles items, the pump adds items and collects settled ids. Each step is
-one operation on a deque, which threads may share.
+To settle an item is to acknowledge it or to refuse it. Two threads use this store: the program takes items and adds
+ids; the pump adds items and collects ids. Each step is one operation on a deque, which threads may share.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 FIRST = 10
-"""Items that are taken ahead before the pace of the program is known."""
+"""The number of items that are prefetched at first, when the speed of the program is still unknown."""
 SETTLE_AT = 50
-"""The number of settled items at which the pump stops waiting for more."""
+"""The number of settled items at which the pump tells the database at once, instead of waiting for more."""
 _SHARE = 1 / 3
-"""The share of an item's visibility after which it is extended, and that remains when the program gets the item."""
-_NEW = 0.2
-"""Weight of the newest item in the program's pace."""
+"""The share of the visibility after which a prefetched item is extended. The same share is the least that remains when
+the program gets an item."""
+_NEWEST_WEIGHT = 0.2
+"""The weight of the newest item in the average of the seconds that the program needs for an item."""
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class Item:
-    """A delivery of `pipeline.receive`, which the program must `ack`, `nack`, or handle in a `with` block.
+    """A delivered item, for which the program must call `ack` or `nack`, or use a `with` block.
 
-    The block acknowledges the item when it ends, and refuses the item when it raises. Both return at once: the queue
-    settles several items together, or an item immediately if nothing else is to do. Only the first call counts.
-    Numbers in `record` are exact, as in `Event`.
+    The block acknowledges the item if it ends normally, and refuses the item if it raises an error. `ack` and `nack`
+    return at once, and only the first call counts: the queue reports several items to the database together, or an item
+    immediately if no other item waits. Numbers in `record` are exact, as in `Event`.
     """
 
     ack_id: UUID
@@ -60,9 +61,9 @@ class Item:
         self._say(done=True)
 
     def nack(self, delay: float | None = None) -> None:
-        """Refuse the item, which is delivered again after `delay` seconds.
+        """Refuse the item, which will be delivered again after `delay` seconds.
 
-        The default is 1 second, doubled by each delivery, at most 300.
+        Without `delay`: after 1 second, then twice as long after each delivery, at most 300 seconds.
         """
         self._say(done=False, delay=delay)
 
@@ -79,9 +80,9 @@ class Item:
 
 
 class HeldItems:
-    """The items taken ahead and the settled ids of one queue.
+    """The prefetched items of one queue, and the ids that the program has acknowledged or refused.
 
-    `most`: the most items taken ahead. `visibility`: seconds that a delivery belongs to this program; 0: not known yet.
+    `most`: the most prefetched items. `visibility`: seconds that a delivery belongs to this program; 0: not known yet.
     """
 
     def __init__(self, most: int, visibility: float | None) -> None:
@@ -103,7 +104,7 @@ class HeldItems:
         self._refill_at = 0
 
     def take_item(self) -> Item | None:
-        """Return the next item for the program; None if none is held."""
+        """Return the next item for the program; None if there is no prefetched item."""
         now = time.monotonic()
         if self._handed_at is not None:
             self._pace = _mean(self._pace, now - self._handed_at)
@@ -121,18 +122,18 @@ class HeldItems:
 
     @property
     def is_low(self) -> bool:
-        """True if the pump must be woken, because the number of held items has just fallen to the refill level."""
+        """True if the number of prefetched items has just fallen to the level at which the pump must receive more."""
         return len(self._items) == self._refill_at
 
     @property
     def is_urgent(self) -> bool:
-        """True if the pump must settle now: waiting for more would delay the program, or gain nothing."""
+        """True if the pump must report settled items now: to wait for more would delay the program, or gain nothing."""
         return self.waiting or self.stopping or len(self.acks) + len(self.nacks) >= SETTLE_AT
 
     def room(self) -> int:
-        """Return how many items to take now; 0 while enough are held, and while the program takes none.
+        """Return how many items the pump should receive now; 0 if enough are prefetched, or if the program takes none.
 
-        Enough means: as many as the program handles within a third of the visibility.
+        Enough are as many as the program handles within a third of the visibility.
         """
         wanted = FIRST if self._pace is None else int(self.visibility * _SHARE / max(self._pace, 1e-6))
         wanted = min(self._most, max(wanted, int(self.waiting)))
@@ -142,32 +143,32 @@ class HeldItems:
         return max(0, wanted - len(self._items))
 
     def add(self, items: list[Item]) -> None:
-        """Add items that were received."""
+        """Add items that the pump has received."""
         self._items.extend(items)
 
     def renew_in(self) -> float | None:
-        """Return the seconds until the held items must be extended or given back; None: no item is held."""
+        """Return the seconds until the prefetched items must be extended or given back; None: there are none."""
         try:
             return self._items[0]._until - self.visibility * (1 - _SHARE) - time.monotonic()
         except IndexError:
             return None
 
     def to_extend(self) -> list[Item]:
-        """Return the held items if the program has taken an item since the last call; else nothing."""
+        """Return the prefetched items if the program has taken an item since the last call; else an empty list."""
         has_taken, self._has_taken = self._has_taken, False
         return list(self._items) if has_taken else []
 
     def extended(self, items: list[Item], until: float) -> None:
-        """Record the new end of visibility of these items."""
+        """Record the new time at which the visibility of these items ends."""
         for item in items:
             item._until = until
 
     def give_back(self) -> list[UUID]:
-        """Remove all items that were taken ahead, and return their ids."""
+        """Remove all prefetched items, and return their ids."""
         return [item.ack_id for item in _emptied(self._items)]
 
     def late(self) -> list[UUID]:
-        """Remove the ids of items that were not extended in time, and return them."""
+        """Return the ids of items that were too old for the program, since they were not extended, and forget them."""
         return list(_emptied(self._late))
 
 
@@ -185,4 +186,4 @@ def _emptied(given: deque[T]) -> Iterator[T]:
 
 
 def _mean(before: float | None, newest: float) -> float:
-    return newest if before is None else (1 - _NEW) * before + _NEW * newest
+    return newest if before is None else (1 - _NEWEST_WEIGHT) * before + _NEWEST_WEIGHT * newest

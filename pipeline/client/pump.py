@@ -1,4 +1,4 @@
-"""Receives items ahead for a queue, settles items together, extends them, and gives them back to the database."""
+"""Works with the database for a queue: prefetches items, extends them, reports settled ones, gives back the rest."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 5.0
 """Seconds between two tries to receive items without a notification."""
 LINGER_SECONDS = 0.01
-"""Seconds that the pump waits for more items to settle."""
+"""Seconds that the pump waits for more settled items before it reports them to the database."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
 _SOON = 0.05
 _ITEM = statement("client", "receive_items")
 _JSON = {8: "record", 9: "changes", 10: "exact", 12: "transaction_annotations", 13: "metadata"}
 _TRY_AGAIN = "40"
-"""Class of SQLSTATE for a deadlock or a serialization failure, after which the pump tries again."""
+"""The class of SQLSTATEs of deadlocks and serialization failures, after which the pump tries again."""
 
 
 class QueuePump:
-    """Connects a queue with the database. `run` it in an event loop, which calls `notify_program` at each change.
+    """Moves items between a queue and the database. `run` works in an event loop, and calls `notify_program` for news.
 
     The program's thread calls `wake`, `settle` and `close`. `error`: the error that ended the pump. After a lost
-    connection the pump reconnects and settles the rest; received items stay with this program.
+    connection the pump reconnects and reports settled items again; received items stay with this program.
     """
 
     def __init__(self, dsn: str, consumer: str, held: HeldItems, notify_program: Callable[[], None]) -> None:
@@ -72,10 +72,13 @@ class QueuePump:
                 loop.call_soon_threadsafe(self._awake.set)
 
     def settle(self, ack_id: UUID, done: bool, delay: float | None) -> None:
-        """Settle a delivery, together with others. Raises `error`, or ConsumerError once the queue is closed."""
+        """Acknowledge an item if `done`, else refuse it; the pump reports several items to the database together.
+
+        Raises `error`, or ConsumerError if the queue is closed.
+        """
         raise_error(self.error)
         if self.has_ended:
-            raise ConsumerError(f"the queue of consumer {self._consumer!r} is closed: settle items before")
+            raise ConsumerError(f"the queue of consumer {self._consumer!r} is closed: acknowledge items before that")
         held = self._held
         if done:
             held.acks.append(ack_id)
@@ -86,12 +89,12 @@ class QueuePump:
             self.wake()
 
     def stop(self) -> None:
-        """Take no more items; any thread or signal handler may call this."""
+        """Let the program get no more items; any thread or signal handler may call this."""
         self._held.stopping = True
         self.wake()
 
     def close(self) -> None:
-        """Settle what the program has settled, give the rest back, and end; any thread may call this."""
+        """Report all settled items, give the others back, and end; any thread may call this."""
         self._closing = True
         self.stop()
 
@@ -142,7 +145,7 @@ class QueuePump:
         """Return the error, or raise it if the first connection failed or the queue is being closed."""
         left = sum(map(len, self._settling.values())) + len(self._held.acks) + len(self._held.nacks)
         if self._closing and left:
-            raise DatabaseUnavailableError(f"{error}; {left} items that were settled last may be handed out again")
+            raise DatabaseUnavailableError(f"{error}; {left} acknowledged or refused items may be delivered again")
         if self._closing or not self._delay:
             raise error
         return error
@@ -167,9 +170,9 @@ class QueuePump:
                 await self._idle(connection)
 
     async def _settle(self, connection: AsyncConnection) -> None:
-        """Settle what the program has settled so far, each kind in one statement.
+        """Report all items that the program has settled to the database, with one statement for each kind.
 
-        If the connection is lost, the next one repeats this.
+        If the connection is lost, the statements are repeated over the next connection.
         """
         held, kinds = self._held, self._settling
         kinds["ack_items", None] += collected(held.acks)
@@ -181,11 +184,11 @@ class QueuePump:
                 settled = await self._ask(connection, kind, ack_ids=ids, delay=delay)
                 if settled < len(ids) and kind != "give_back_items":
                     late = {"action": "client.late", "consumer": self._consumer, "items": len(ids) - settled}
-                    logger.warning("items were settled too late, and are handed out again", extra=late)
+                    logger.warning("items were acknowledged or refused too late, and are delivered again", extra=late)
             del kinds[kind, delay]
 
     async def _renew(self, connection: AsyncConnection) -> None:
-        """Extend items that were taken ahead; give them back if the program takes none, or if it was too late."""
+        """Extend prefetched items in time; give them back if the program takes no items, or if it is too late."""
         due = self._held.renew_in()
         if due is None or due > 0:
             return
@@ -203,7 +206,7 @@ class QueuePump:
             await self._settle(connection)
 
     async def _receive(self, connection: AsyncConnection) -> bool:
-        """Receive items; returns False if none arrived. Then the pump tries again when items may be available."""
+        """Receive items from the database. Returns False if there were none; the next try is when there may be some."""
         room = self._held.room()
         if not room or self._is_dry:
             return False
@@ -223,7 +226,7 @@ class QueuePump:
         return Item(*columns)
 
     async def _idle(self, connection: AsyncConnection) -> None:
-        """Wait until there may be work."""
+        """Wait until the pump may have something to do."""
         held = self._held
         if self._is_dry and self._retry_at is None:
             visible = await self._ask(connection, "next_visible")

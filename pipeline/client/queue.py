@@ -19,32 +19,35 @@ _CLOSE_SECONDS = 15.0
 
 
 def held_items(ahead: int, visibility: float | None) -> HeldItems:
-    """Check the options, and return empty held items. Raises ConsumerError for an option out of range."""
+    """Check these options of a queue, and return its store of items, still empty. Raises ConsumerError."""
     if not 1 <= ahead <= 1000:
-        raise ConsumerError(f"ahead is {ahead}: give 1 to 1000")
+        raise ConsumerError(f"ahead is {ahead}: give a number from 1 to 1000")
     if visibility is not None and not visibility > 0:
-        raise ConsumerError(f"visibility is {visibility}: give seconds, more than 0, or None for the consumer's")
+        raise ConsumerError(f"visibility is {visibility}: give seconds above 0, or None for the consumer's setting")
     return HeldItems(ahead, visibility)
 
 
 class Queue:
-    """The items of the records consumer `consumer`, for one thread, which settles each item: see `Item`.
+    """The items of the records consumer `consumer`, for a loop in one thread, which acknowledges or refuses each item.
 
-    The queue takes items ahead: as many as the program handles in a third of their visibility, at most `ahead`. It
-    acknowledges items together: an acknowledgement is on disk some milliseconds later, and all are when `close`
-    returns. An item belongs to the program for at least two thirds of the visibility, or a third if the database was
-    away. While the program takes items, the queue extends those that were taken ahead. Otherwise it gives them back, as
-    if they had never been delivered. `visibility`: seconds; None: the consumer's. The loop ends by `stop`, and after
-    `wait` seconds without an item; None: never.
+    The queue prefetches items: as many as the program handles in a third of their visibility, at most `ahead`. It
+    acknowledges several items together. An acknowledgement is on disk some milliseconds later; when `close` returns,
+    all are. The loop ends after `stop`, and after `wait` seconds without an item; None: never.
+
+    `visibility`: seconds that an item belongs to the program; None: the consumer's setting. When the program gets an
+    item, two thirds of this time remain at least, or one third if the database did not answer for a while. The queue
+    extends prefetched items as long as the program takes items. Otherwise it gives them back, as if they had never been
+    delivered.
 
     The queue connects at the first item. Then its thread works with the database until `close`, the end of a
     `with queue:` block, or the end of the program. After a lost connection the queue reconnects, and logs a warning.
 
-    SIGTERM: if the queue is used in the main thread of a program without a handler, it sets one. The loop then ends
-    after the current item, and when the queue is closed the program ends by SIGTERM. `on_sigterm=False` sets none.
+    SIGTERM: if the loop runs in the main thread and the program has no handler for SIGTERM, the queue sets one. After
+    the signal the loop ends with the current item; when the queue is closed, the program ends by SIGTERM.
+    `on_sigterm=False`: set no handler.
 
     The loop raises DatabaseUnavailableError if the first connection fails, UnknownConsumerError,
-    WrongConsumerKindError, and StatementRefusedError for anything else that the database refuses.
+    WrongConsumerKindError, and StatementRefusedError if the database refuses a statement for any other reason.
     """
 
     def __init__(
@@ -95,11 +98,12 @@ class Queue:
         self._pump.stop()
 
     def close(self) -> None:
-        """Settle what the program has settled, and give back items that were taken ahead.
+        """Finish all acknowledgements and refusals, and give back prefetched items.
 
-        Items that the program has not settled are delivered again.
+        Items that the program got, and neither acknowledged nor refused, are delivered again.
 
-        Raises DatabaseUnavailableError where the database is away and settled items may come again.
+        Raises DatabaseUnavailableError if the database does not answer, so that acknowledged items may be delivered
+        again.
         """
         self._finish()
         raise_error(self._pump.error)
@@ -108,14 +112,14 @@ class Queue:
         if self._held.stopping:
             return
         self._is_started = True
-        # Nothing here refers to the queue, so that it is closed if the program drops it, or ends without closing it.
+        # The thread must not refer to the queue: Python then closes a queue that the program drops without closing it.
         sigterm = SigtermHandler(self._pump.stop) if self._on_sigterm else None
         thread = threading.Thread(target=asyncio.run, args=(self._pump.run(),), name="queue", daemon=True)
         self._finish = weakref.finalize(self, _finish, self._pump, thread, sigterm)
         thread.start()
 
     def _next(self) -> Item | None:
-        """Wait for an item; None: the loop ends."""
+        """Wait for the next item; None: the program's loop must end."""
         held, until = self._held, None if self._wait is None else time.monotonic() + self._wait
         with self._news:
             held.waiting = True

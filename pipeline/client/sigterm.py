@@ -9,10 +9,10 @@ from types import FrameType
 
 
 class SigtermHandler:
-    """Calls `stop` at the first SIGTERM; the next one ends the program at once.
+    """A handler that calls `stop` at the first SIGTERM; a second SIGTERM ends the program at once.
 
-    Sets a handler only in the main thread, and only if the program has none. `restore` restores the default, and then
-    ends the program by SIGTERM if one has arrived.
+    The handler is set only in the main thread, and only if the program has none. `restore` removes the handler, and
+    ends the program by SIGTERM if the signal has arrived.
     """
 
     def __init__(self, stop: Callable[[], None]) -> None:
@@ -25,7 +25,7 @@ class SigtermHandler:
             signal.signal(signal.SIGTERM, self._came)
 
     def restore(self) -> None:
-        """Restore the default handler after the queue was closed; end the program if SIGTERM has arrived."""
+        """Restore the default handler, when the queue is closed; end the program if SIGTERM has arrived."""
         if (
             self._is_ours
             and threading.current_thread() is threading.main_thread()

@@ -125,7 +125,7 @@ def test_prefetched_items_are_returned_as_if_never_delivered(staged: Staged):
         first.ack()
     assert states(staged) == [("available", ROWS - 2, 0), ("delivered", 1, 1)]
     assert [item.pk for item in client.receive(3)] == ["2", "3", "4"]
-    with pytest.raises(ConsumerError, match="the queue of consumer 'c' is closed: settle items before"):
+    with pytest.raises(ConsumerError, match="the queue of consumer 'c' is closed: acknowledge items before that"):
         second.ack()
     assert list(queue) == []
 
@@ -275,7 +275,9 @@ def test_an_acknowledgement_that_is_too_late_is_said(staged: Staged, caplog: pyt
         item = next(queue)
         staged.connection.execute("select pipeline.reset_consumer('c')")
         item.ack()
-    assert [record.message for record in caplog.records] == ["items were settled too late, and are handed out again"]
+    assert [record.message for record in caplog.records] == [
+        "items were acknowledged or refused too late, and are delivered again"
+    ]
 
 
 @pytest.mark.parametrize(
