@@ -77,9 +77,9 @@ def sql(text: str) -> str:
 
 
 def sql_in_one_line(text: str) -> str:
-    """Return equal SQL in one printable line, for the definition of a function, without comments outside of its body.
+    """Return the definition of a function as one printable line, which does the same as the given SQL.
 
-    The body, which may have comments, becomes a string.
+    The definition must have no comments outside of the function's body. The body becomes a string.
     """
 
     def printed(found: re.Match[str]) -> str:

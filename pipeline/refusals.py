@@ -139,7 +139,7 @@ def for_command(error: BaseException) -> PipelineError | None:
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         remedy = "connect as a user who has the privilege, or grant it"
     elif error.sqlstate in _NOT_MIGRATED:
-        remedy = "the tables belong to another version: run `pipeline migrate`, or use the newer version"
+        remedy = "the tables belong to another version: run `pipeline migrate`, or use a newer server"
     else:
         remedy = "run `pipeline check` to see what is wrong"
     return PipelineError(f"a database rejected a statement: {connections.one_line(error)}; {remedy}")

@@ -105,7 +105,10 @@ def parse(value: Any) -> Any:
 
 
 def never_used(routes: Sequence[Route]) -> list[tuple[int, int]]:
-    """Return each route that never decides, with the earlier route that matches all its changes. Numbers begin at 1."""
+    """Return the numbers of routes that never decide, each with the earlier route that matches all of its changes.
+
+    The first route has number 1.
+    """
     found = []
     for later, route in enumerate(routes):
         for earlier in range(later):

@@ -20,7 +20,7 @@ def with_slots(given: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def names(value: tuple[str, ...]) -> tuple[str, ...]:
-    """Return each of these names once. Raises ValueError that lists the wires that exist."""
+    """Check the names of wires, and return them without repetitions. Raises ValueError, which lists all wires."""
     for name in value:
         if name not in WIRES:
             near = difflib.get_close_matches(str(name).lower(), WIRES, 1, 0.5)

@@ -156,7 +156,7 @@ def _staged(progress: PipelineProgress) -> str:
     transactions = drawing.count(progress.staged_transactions, "transaction")
     text = f"{drawing.count(progress.staged_changes, 'change')} in {transactions}"
     if progress.open_changes:
-        text += f", and {progress.open_changes:,} of one that is still open"
+        text += f", and {progress.open_changes:,} of a transaction that is still open"
     return f"{text} staged"
 
 

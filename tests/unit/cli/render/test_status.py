@@ -46,7 +46,7 @@ def test_a_status_that_knows_little(capsys: pytest.CaptureFixture[str]) -> None:
     )
     shown = capsys.readouterr().out
     assert "slot pipeline does not exist" in shown
-    assert "1,000,000 of one that is still open" in shown
+    assert "1,000,000 of a transaction that is still open" in shown
 
 
 def test_no_word_has_two_positions(capsys: pytest.CaptureFixture[str]) -> None:
