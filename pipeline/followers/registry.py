@@ -67,7 +67,7 @@ class DatabaseIdentity:
 
 @dataclass(frozen=True)
 class NamedTable:
-    """A table of the source; for partitions, their root."""
+    """A table of the source. A partition counts as a part of its root table."""
 
     table_oid: int
     table_schema: str

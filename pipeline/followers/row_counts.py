@@ -14,7 +14,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 EXACTLY = 100_000
-"""At most this many rows of a table are counted."""
+"""The most rows of a table that are counted; the rows of a larger table are estimated."""
 SETTINGS = {**session_settings.SOURCE, "statement_timeout": "8s", "lock_timeout": "2s"}
 """Settings of the sessions that count, and of each of their transactions."""
 

@@ -23,20 +23,20 @@ class MissingRight:
 
 
 def missing_on_server(follower: Connection, facts: ServerFacts) -> Iterator[MissingRight]:
-    """Yield the missing rights without which an applier cannot work there, whatever its tables are."""
+    """Yield the missing rights that an applier needs in every follower, whatever its tables are."""
     user, database = f'user "{facts.user_name}"', identifier(facts.database)
     try:
         with follower.transaction(force_rollback=True):
             follower.execute("set local session_replication_role = 'replica'")
     except psycopg.errors.InsufficientPrivilege:
-        text = f"{user} may not set session_replication_role, so triggers and foreign keys there would meddle"
+        text = f"{user} may not set session_replication_role, so triggers and foreign keys of the follower would act"
         if facts.version >= 150000:
             grant = f"grant set on parameter session_replication_role to {facts.quoted_user}"
             yield MissingRight(text, grant)
         else:
-            yield MissingRight(f"{text}; before Postgres 15 it takes a superuser", None)
+            yield MissingRight(f"{text}; before Postgres 15 this needs a superuser", None)
     if not facts.may_make_temporary_tables:
-        text = f"{user} may not make temporary tables, in which rows are staged"
+        text = f"{user} may not create temporary tables, which the server needs for new rows"
         yield MissingRight(text, f"grant temporary on database {database} to {facts.quoted_user}")
     if not facts.has_schema and not facts.may_create_schemas:
         grant = f"{_create_on_database(facts)} to {facts.quoted_user}"
@@ -64,7 +64,11 @@ def missing_on_tables(facts: ServerFacts, tables: Sequence[TableAtFollower]) -> 
 
 
 class _LackingRight(NamedTuple):
-    """A missing right, without its tables: their names follow `text`, and `grant` if `on_tables` is true."""
+    """A right that the user lacks on some tables, whose names are added later.
+
+    `text`: describes the lack; names of tables and `more` follow. `grant`: the statement that gives the right; names of
+    tables follow if `on_tables`, then `to`.
+    """
 
     text: str
     grant: str

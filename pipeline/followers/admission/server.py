@@ -99,12 +99,12 @@ def warnings(name: str, facts: ServerFacts) -> Iterator[str]:
     if facts.encoding != "UTF8":
         yield (
             f"{connecting.label(name)}: database {facts.database} is encoded in {facts.encoding}, which cannot hold "
-            "every text: what it cannot hold would stop it"
+            "every text: a text that it cannot hold would stop the follower"
         )
 
 
 def positions(follower: Connection, facts: ServerFacts, source: uuid.UUID) -> dict[str, RegisteredPosition]:
-    """Return the positions that appliers stored in this database, by the follower's name at that time."""
+    """Return the positions in this database by follower; earlier followers and other servers may have left them."""
     if not facts.is_installed:
         return {}
     query = """select follower::text, seq, commit_lsn, committed_at from pipeline_follower.position

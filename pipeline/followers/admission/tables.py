@@ -74,7 +74,7 @@ def require_fit(
 ) -> list[TableAtFollower]:
     """Return the follower's tables of these names. Raises FollowerRefusedError for the first problem of any table.
 
-    This function ignores missing rights, and reads no rows.
+    This function does not check rights, and reads no rows.
     """
     values = {"schemas": [each.schema for each in wanted], "names": [each.name for each in wanted]}
     rows = queries.rows(follower, TableAtFollower, statement("followers.admission", "tables"), values)
@@ -88,7 +88,7 @@ def require_fit(
 
 @dataclass(frozen=True)
 class _Fed:
-    """A table that another source feeds, as this follower of that source."""
+    """A table to which another source's log is applied. `follower`: the follower's name for that source."""
 
     table: str
     follower: str
@@ -114,9 +114,9 @@ def require_unfed(
     if found:
         first = found[0]
         raise FollowerRefusedError(
-            f"{connecting.label(name)}: another source feeds {list_names([each.table for each in found])} there, as "
+            f"{connecting.label(name)}: another source writes to {list_names([each.table for each in found])} there as "
             f'the follower "{first.follower}", at seq {first.seq}; leave out what it feeds with --tables, or name '
-            "another database; or, if that one is no follower any more, forget it there: "
+            "another database; or, if that follower no longer exists, delete its position there: "
             f"{forget_statement(first.source, first.follower)}"
         )
 
@@ -143,7 +143,7 @@ def _require_existing(
     other = [has for _, has in pairs if has.kind not in (None, "r", "p")]
     if other:
         raise FollowerRefusedError(
-            f"{what}: {list_names(other)} there is a view or something else that is no table; rename it there, or "
+            f"{what}: {list_names(other)} there is a view or another object that is no table; rename it there, or "
             "leave it out with --tables"
         )
 
@@ -159,8 +159,8 @@ def _require_columns(what: str, there: Sequence[tuple[PublishedTable, TableAtFol
         is_unique = any(set(key) == set(each.key) for key in has.keys)
         if each.deferrable and is_unique:
             raise FollowerRefusedError(
-                f"{what}: {each} there has a unique index on its key ({columns}) that holds at every statement, and at "
-                "the source the key is deferrable, so that keys may change places in a transaction; make it deferrable "
+                f"{what}: {each} there has a unique index on its key ({columns}) that is not deferrable, but at the "
+                "source the key is, so that rows can exchange their keys in a transaction; make the index deferrable "
                 "there, or leave the table out with --tables"
             )
         if each.key and not each.deferrable and not is_unique:
@@ -178,13 +178,13 @@ def require_empty(name: str, follower: Connection, tables: Sequence[TableAtFollo
             filled = list(_tables_with_rows(follower, existing))
     except psycopg.errors.LockNotAvailable:
         raise FollowerRefusedError(
-            f"{what}: another session there locks one of its tables, and it cannot be seen whether it has rows; "
-            "try again when that has ended"
+            f"{what}: another session locks one of its tables, so the server cannot check if the table has rows; "
+            "try again when that session has ended"
         ) from None
     if filled:
         raise FollowerRefusedError(
             f"{what}: {list_names(filled)} there {'has' if len(filled) == 1 else 'have'} rows; use --truncate to empty "
-            "them before the copy, or --copy none where they are equal to the source's already"
+            "them before the copy, or --copy none if they already equal the source's"
         )
 
 
@@ -203,7 +203,7 @@ def _tables_with_rows(follower: Connection, existing: Sequence[TableAtFollower])
 
 
 def list_names(tables: Sequence[object]) -> str:
-    """Return the first few names, and how many more there are."""
+    """Return the first names in one line, and the number of the others."""
     return ", ".join(str(each) for each in tables[:_SHOWN]) + _more(tables)
 
 

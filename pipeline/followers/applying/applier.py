@@ -249,14 +249,17 @@ def _span(first: int, last: int) -> str:
 def _reason(error: psycopg.Error) -> str:
     """Return the database's message, but not for errors of data, which contain values of rows."""
     if isinstance(error, psycopg.DataError):
-        return f"it does not take a value ({type(error).__name__})"
+        return f"a column's type does not allow a value ({type(error).__name__})"
     return connections.one_line(error)
 
 
 def write_in_order(
     follower: Connection, of_table: Callable[[int], TableStatements], events: Sequence[OrderedEvent], empty: Empty
 ) -> None:
-    """Write events one by one in the open transaction. `of_table`: statements by oid. Raises RowDiffersError."""
+    """Write events one by one in the open transaction. Raises RowDiffersError.
+
+    `of_table`: returns the statements for a table by its oid.
+    """
     for event in events:
         statements = of_table(event.table)
         if event.operation == "truncate":

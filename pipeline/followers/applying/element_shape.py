@@ -12,7 +12,7 @@ from pipeline.followers.applying.followed_tables import FollowedColumn, Followed
 _COMMA = sql.SQL(", ")
 _AND = sql.SQL(" and ")
 _PIECE = 800
-"""The columns, with two values each, in one list: Postgres allows 1,600 values."""
+"""The most columns in one list, with two values each: Postgres allows 1,600 values."""
 
 
 class ElementShape:
@@ -74,7 +74,7 @@ class ElementShape:
 
     @property
     def found(self) -> sql.Composable:
-        """The elements with what finds their rows: the key, or without a key the place of one of the equal rows."""
+        """The elements, each with what identifies its row: the key, or without a key the place of one equal row."""
         if self.table.key:
             return sql.SQL("given s")
         return sql.SQL(

@@ -52,7 +52,7 @@ class TableToFollow:
 
 @dataclass(frozen=True)
 class FollowedColumn:
-    """A column that events have and the follower takes.
+    """A column that events have and that the follower's table has.
 
     - `type_name`: its type at the follower in SQL; `carried_as`: the type of a value until it is in its row.
     - `as_text`: the type is json or jsonb at one of the sides, so the value is carried as text.
@@ -253,7 +253,7 @@ def _unused_mark(names: Collection[str]) -> str:
 def _first_change(
     changes_at: HistoryPlace | None, divided: Partition | None, wanted: TableToFollow, history: TableHistory
 ) -> HistoryPlace | None:
-    """Return the first place at which the follower's table must change its form, its partitions or its name."""
+    """Return the first place in the log at which the follower's table must change its form, partitions or name."""
     named = history.named_later
     is_named = named is not None and named[1] == (wanted.schema, wanted.name)
     places = [changes_at, divided and divided.place, named and not is_named and named[0], wanted.joins_at]
@@ -275,7 +275,7 @@ def _columns(
         _require_possible(name, wanted, key, there)
         raise FollowerError(
             f"table {wanted.schema}.{wanted.name} of the follower has no unique index on its key"
-            f" ({', '.join(sorted(key))}) that holds at once: make one"
+            f" ({', '.join(sorted(key))}) that is not deferrable: create one"
         )
     return tuple(
         FollowedColumn(
@@ -307,7 +307,7 @@ def _require_possible(name: str, wanted: TableToFollow, key: Collection[str], th
     table = f"{wanted.schema}.{wanted.name}"
     raise SchemaChangeError(
         f"table {table} of the follower has no unique index on its key ({', '.join(sorted(key))}), and can have none,"
-        " as it is partitioned by something else",
+        " because it is partitioned by other columns",
         f"make it there as a table without partitions that has such an index, and run `pipeline followers resync {name}"
         f" {table}`, or leave it out with --tables",
     )

@@ -1,4 +1,4 @@
-"""Reads what events make of rows: the pipeline database folds a range of events by row, or lists them one by one.
+"""Reads the outcome of events for each row. The pipeline database combines the events of a row, or lists them singly.
 
 Small results are read as objects. Large results are streamed as COPY text, without an object for each row.
 """
@@ -67,7 +67,7 @@ class OutcomeReader:
         self._composed: dict[int, str] = {}
 
     def folded(self, table: FollowedTable, after: int, upto: int) -> list[RowOutcome]:
-        """Return what the events in (after, upto] make of each row together, in the order of `seq`.
+        """Return the combined outcome of the events in (after, upto] for each row, in the order of `seq`.
 
         Raises NotFollowableError if a new row lacks a value, or if a changed row has no key.
         """

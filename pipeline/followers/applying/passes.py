@@ -1,4 +1,4 @@
-"""Plans passes: a pass is the next events that are applied at once. A transaction of the follower has one or more.
+"""Plans passes. A pass is a group of events that are applied together; a transaction applies one or more passes.
 
 The log shows only complete transactions (docs/delivery.md, G3), so a pass that reaches its end has complete ones.
 """
@@ -24,7 +24,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 BYTES = 16 * 2**20
-"""The most bytes that the records of a pass take in the log, where large values are compressed."""
+"""The most bytes of records in one pass, as the log stores them: large values count compressed."""
 _NO_BOUND, _NO_EPOCH = 2**63 - 1, 2**31 - 1
 _NEVER = HistoryPlace(_NO_EPOCH, _NO_BOUND, 0)
 _REASONS = {
@@ -81,7 +81,7 @@ class PlannedPass:
 
 @dataclass(frozen=True)
 class _PassRow:
-    """A row of the query."""
+    """A row of the query that plans a pass."""
 
     upto: int | None
     whole: bool | None
@@ -162,9 +162,11 @@ class PassPlanner:
         return NotFollowableError(said, str(table), seq, obstacle, oid=table.oid)
 
     def require_kept(self, after: int) -> None:
-        """Check, after reading, that retention kept all events after this seq: it records a drop before it drops.
+        """Check that retention has kept all events after this seq. The check comes after the reading of the events.
 
-        Raises CursorExpiredError.
+        That is safe, because retention records a drop before it drops.
+
+            Raises CursorExpiredError.
         """
         floor = self._kept_from.read(self._log)
         if after + 1 < floor:
@@ -196,7 +198,7 @@ def table_parameters(tables: FollowedTables, source: uuid.UUID) -> dict[str, sql
 
 
 def _copies(tables: FollowedTables) -> dict[str, sql.Composable]:
-    """Return the parts that describe copies, also by partition: a truncate of a partition has the partition's oid.
+    """Return the parts of the query that describe copies, also for partitions: their truncates have their oids.
 
     A partition may have been a separate table before, which has another copy.
     """

@@ -1,6 +1,6 @@
-"""The position of a follower: the last seq that is applied, in one row per source in the follower's own database.
+"""Stores the position of a follower, which is the last seq that it has applied, in the follower's own database.
 
-The row moves in the transaction that writes the changes, so neither a crash nor a restore can separate the two.
+The position changes in the transaction that applies the changes, so neither a crash nor a restore can separate the two.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ update pipeline_follower.position set generation = generation + 1
 where source_database_id = %(source)s and follower = %(follower)s
     and source_epoch = %(source_epoch)s and seq = %(seq)s and generation = %(generation)s
 """
-"""Start a new generation: from this position on other tables follow the log."""
+"""Start a new generation, because the list of tables that follow the log changes at this position."""
 _REOPEN_POSITION = """\
 update pipeline_follower.position set released = null
 where source_database_id = %(source)s and follower = %(follower)s and released < %(registration)s
@@ -40,9 +40,10 @@ where source_database_id = %(source)s and follower = %(follower)s and released <
 
 @dataclass(frozen=True)
 class FollowerPosition:
-    """Everything up to `seq` is in the follower; `commit_lsn` and `committed_at` are of the last transaction.
+    """The position up to which a follower has applied the log: all events up to `seq`.
 
-    `generation` grows whenever other tables follow the log from then on; an applier with an older one writes nothing.
+    `commit_lsn`, `committed_at`: of the last applied transaction. `generation`: a number that grows when the list of
+    tables that follow the log changes; an applier with an older number must not write.
     """
 
     source: uuid.UUID
@@ -70,8 +71,8 @@ def install(follower: Connection) -> None:
         lock(follower)
         if (found := installed_version(follower) or 0) > VERSION:
             raise FollowerError(
-                f"the schema pipeline_follower of this follower is of version {found}, made by a newer server;"
-                f" this one knows version {VERSION}: run the newer one"
+                f"the schema pipeline_follower of this follower has version {found}, from a newer server; this server"
+                f" knows version {VERSION}: run the newer server"
             )
         follower.execute(
             sql.SQL(statement(_FOLDER, "install")).format(
@@ -81,7 +82,7 @@ def install(follower: Connection) -> None:
 
 
 def lock(follower: Connection) -> None:
-    """Lock the creation of the schema `pipeline_follower` until the end of the transaction."""
+    """Let no other session create the schema `pipeline_follower` until the end of this transaction."""
     follower.execute("select pg_advisory_xact_lock(hashtext('pipeline_follower'))")
 
 
@@ -111,9 +112,9 @@ def begin(follower: Connection, position: FollowerPosition) -> bool:
 
 
 def release(follower: Connection, source: uuid.UUID, name: str, registration: int) -> FollowerPosition | None:
-    """End this registration at the current position: wait for the applier's open transaction, and let no other follow.
+    """Release the follower: no later transaction may change its position. Waits for the applier's open transaction.
 
-    Nothing changes if it was released before. Returns None if there is no position.
+    Returns the position, or None if the follower has none. A registration that is already released stays as it is.
     """
     values = {"source": source, "follower": name, "registration": registration}
     return queries.one(follower, FollowerPosition, statement(_FOLDER, "release_position"), values)
@@ -143,7 +144,7 @@ def _require_unreleased(follower: Connection, source: uuid.UUID, name: str) -> N
 
 
 def move(follower: Connection, before: FollowerPosition, after: FollowerPosition) -> None:
-    """Move the position, as the first statement of the transaction that applies: its row lock makes others wait.
+    """Move the position, as the first statement of a transaction that applies changes. Other appliers wait for it.
 
     Raises ApplierOvertakenError if the position is not `before`, FollowedTablesChangedError if its generation is newer,
     and FollowerReleasedError if it was released.
@@ -155,10 +156,10 @@ def move(follower: Connection, before: FollowerPosition, after: FollowerPosition
 
 
 def change_tables(follower: Connection, here: FollowerPosition) -> FollowerPosition:
-    """Start a new generation, because the caller changes which tables follow the log; returns the new position.
+    """Start a new generation, when the list of tables that follow the log changes. Returns the new position.
 
-    The applier must read its tables again before it writes anything more. The row lock makes the applier wait
-    until this commits. Raises ApplierOvertakenError, also as FollowedTablesChangedError.
+    The applier must read the list again before it writes. A row lock makes the applier wait until this transaction
+    commits. Raises ApplierOvertakenError, or its subclass FollowedTablesChangedError.
     """
     if follower.execute(_CHANGE_TABLES, vars(here)).rowcount != 1:
         raise _overtaken(here, find(follower, here.source, here.follower))
@@ -172,7 +173,7 @@ def find_and_lock(follower: Connection, source: uuid.UUID, name: str) -> Followe
 
 
 def require_unmoved(follower: Connection, here: FollowerPosition) -> None:
-    """Raise ApplierOvertakenError if the follower is no longer at `here`, perhaps as FollowedTablesChangedError."""
+    """Raise ApplierOvertakenError, or its subclass FollowedTablesChangedError, if the position is no longer `here`."""
     if (found := find(follower, here.source, here.follower)) != here:
         raise _overtaken(here, found)
 
@@ -180,12 +181,12 @@ def require_unmoved(follower: Connection, here: FollowerPosition) -> None:
 def _overtaken(before: FollowerPosition, found: FollowerPosition | None) -> ApplierOvertakenError:
     if found is not None and (found.source_epoch, found.seq) == (before.source_epoch, before.seq):
         return FollowedTablesChangedError(
-            f"other tables of follower {before.follower} follow the log now; this has written nothing"
+            f"the list of tables of follower {before.follower} has changed; this applier has written nothing"
         )
-    where = f"it is at seq {found.seq} now" if found else "it no longer exists"
+    where = f"the position is seq {found.seq} now" if found else "the position no longer exists"
     return ApplierOvertakenError(
         f"another applier has moved the position of follower {before.follower}, which was at seq {before.seq}: {where};"
-        " this one has written nothing"
+        " this applier has written nothing"
     )
 
 

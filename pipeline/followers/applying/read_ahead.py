@@ -18,9 +18,9 @@ from pipeline.followers.applying.reading import EventsInOrder, FewOutcomes, LogR
 from pipeline.postgres.connections import Connection
 
 BYTES = 8 * 2**20
-"""The bytes that may wait to be written, besides a last item that is larger."""
+"""The most bytes that may wait to be written; one more item may exceed this limit."""
 _AN_ELEMENT = 1000
-"""The estimated bytes of an item that is no text."""
+"""The estimated bytes of an item that is not text."""
 Item = PlannedPass | PassPart | PassEnd
 
 
@@ -29,7 +29,7 @@ class ReadAheadError(Exception):
 
 
 class AheadReader:
-    """Reads everything after a seq until the log ends, a table changes or an error occurs; then ask the log itself."""
+    """Reads passes after a seq until the log ends, a table changes or an error occurs; then the caller must read it."""
 
     def __init__(
         self,

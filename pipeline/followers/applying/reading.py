@@ -1,4 +1,4 @@
-"""Reads the log from the pipeline database, pass after pass, each with its parts in the order of their writing."""
+"""Reads the log from the pipeline database, one pass after another, each with its parts in the order of writing."""
 
 from __future__ import annotations
 

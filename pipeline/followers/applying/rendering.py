@@ -1,8 +1,8 @@
-"""SQL for the pipeline database that renders what events say of a row as JSON for the follower.
+"""Builds SQL that turns events of the log into JSON, from which the follower writes rows.
 
-An *element* is one JSON object. It has the row's values under the follower's names. Under names that begin with the
-table's mark it has the seq, the old key, and the names of missing values. Values are carried as the log has them, which
-is how the source printed them: this server never parses them, so it cannot change them.
+The SQL runs in the pipeline database. Its result for an event is an *element*: one JSON object with the row's values
+under the follower's column names. Other names in it begin with the table's mark: the seq, the old key, and the list of
+missing values. Every value keeps the text that the source printed. This server never parses it, so cannot change it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pipeline.postgres.queries import statement
 
 _COMMA = sql.SQL(", ")
 _PIECE = 40
-"""The columns in one call: Postgres allows at most 100 arguments."""
+"""The most columns in one call of `jsonb_build_object`: Postgres allows 100 arguments, two for each column."""
 
 
 def name(column: NamedColumn) -> sql.Composable:
-    """Return SQL for the name of the column in the event `e`; null if it had none yet, so that its value is null."""
+    """Return SQL for the column's name at the time of the event `e`; null if the column did not exist then."""
     found: sql.Composable = sql.SQL("{}::text").format(sql.Literal(column.names[0][1]))
     for place, called in column.names[1:]:
         found = sql.SQL(
@@ -32,17 +32,17 @@ def name(column: NamedColumn) -> sql.Composable:
 
 
 def names(columns: Sequence[FollowedColumn]) -> sql.Composable:
-    """Return SQL for an array of the names of these columns in the event `e`."""
+    """Return SQL for an array with the names of these columns at the time of the event `e`."""
     return sql.SQL("array[{}]::text[]").format(_COMMA.join(name(column.source) for column in columns))
 
 
 def columns(table: FollowedTable) -> sql.Composable:
-    """Return SQL for an array of the follower's column names."""
+    """Return SQL for an array with the follower's names of all columns of the table."""
     return sql.SQL("{}::text[]").format(sql.Literal([column.name for column in table.columns]))
 
 
 def row(table: FollowedTable) -> sql.Composable:
-    """Return SQL for the record of the event `e` under the follower's names, without missing columns."""
+    """Return SQL for the row of the event `e` under the follower's column names, without missing columns."""
     special = [column for column in table.columns if column.as_text or len(column.source.names) > 1]
     if not special:
         return sql.SQL("e.record")
@@ -68,7 +68,10 @@ def value(column: FollowedColumn) -> sql.Composable:
 
 
 def element(table: FollowedTable, old: sql.Composable, *, seq: str, lenient: str) -> sql.Composable:
-    """Return SQL for an element. `r.row` is the row, null after a delete; `missing.columns` are its missing columns."""
+    """Return SQL for an element.
+
+    `r.row`: the row, null after a delete. `missing.columns`: the names of its missing columns.
+    """
     marked = [
         sql.SQL("'{{\"' || {0} || 'seq\":' || {1} || ',\"' || {0} || 'strict\":' || (not {2})::text").format(
             sql.Literal(table.mark), sql.SQL(seq), sql.SQL(lenient)
@@ -83,7 +86,10 @@ def element(table: FollowedTable, old: sql.Composable, *, seq: str, lenient: str
 
 
 def old_key(table: FollowedTable, event: str, moved: sql.Composable) -> sql.Composable:
-    """Return SQL for the key before the event of this alias, as a part of an element; `moved`: the key changed."""
+    """Return SQL for the part of an element that has the row's key before the event.
+
+    `event`: the alias of the event. `moved`: SQL that is true if the event changed the key.
+    """
     parts = []
     for place, column in enumerate(table.key):
         called = _called_by(column.source, event)
@@ -104,7 +110,7 @@ def old_key(table: FollowedTable, event: str, moved: sql.Composable) -> sql.Comp
 
 
 def _called_by(column: NamedColumn, event: str) -> sql.Composable:
-    """Return the same SQL as `name`, for an event with another alias."""
+    """Return SQL for the column's name at the time of the event with the alias `event`; see `name`."""
     return (
         sql.SQL("(select {} from (select {event}.source_epoch, {event}.commit_lsn, {event}.commit_idx) e)").format(
             name(column), event=sql.SQL(event)
@@ -115,10 +121,10 @@ def _called_by(column: NamedColumn, event: str) -> sql.Composable:
 
 
 def old_row(table: FollowedTable) -> sql.Composable:
-    """Return SQL for all values before the event `e`, as a part of an element, for a table without a key.
+    """Return SQL for the part of an element with all values of the row before the event `e`; for tables without a key.
 
-    The log has a json value that an update replaces only as jsonb, or as text if jsonb does not accept it. So the
-    element has both forms, and rows that differ only in the spaces of json cannot be told apart.
+    If an update replaces a json value, the log has the old value only as jsonb, or as text if jsonb does not accept it.
+    So the element has both forms. Rows that differ only in white space of their json are the same to the follower.
     """
     parts: list[sql.Composable] = []
     for place, column in enumerate(table.columns):
@@ -149,14 +155,17 @@ def old_row(table: FollowedTable) -> sql.Composable:
 
 
 def lenient(table: FollowedTable) -> sql.Composable:
-    """Return SQL that is true if the event `e` tells the row's values, but not if the row existed before."""
+    """Return SQL that is true if the event `e` states the row's values, but the follower may already have the row."""
     return sql.SQL(
         "(e.action = 'read' or coalesce(e.metadata ?| array['recovered', 'retried'], false) or e.seq <= {})"
     ).format(table.wanted.filled_upto)
 
 
 def counts(table: FollowedTable) -> sql.Composable:
-    """Return SQL that is true if the event `e` counts; a read row without a key counts only while a table is filled."""
+    """Return SQL that is true if the follower must apply the event `e`.
+
+    It applies a read row of a table without a key only while the table is filled.
+    """
     read = sql.SQL("true") if table.key else sql.SQL("e.seq <= {}").format(table.wanted.filled_upto)
     return sql.SQL(
         "(e.action in ('insert', 'update', 'delete') or e.action = 'read' and {})"
@@ -165,7 +174,7 @@ def counts(table: FollowedTable) -> sql.Composable:
 
 
 def in_copy(table: FollowedTable) -> sql.Composable:
-    """Return SQL that is true if the follower's copy of the table contains the event `e`."""
+    """Return SQL that is true if the rows that were copied into the table already contain the event `e`."""
     return sql.SQL("false") if table.wanted.copied is None else table.wanted.copied.contains
 
 
@@ -175,7 +184,7 @@ def changes_key(table: FollowedTable) -> sql.Composable:
 
 
 def left_pk(table: FollowedTable) -> sql.Composable:
-    """Return SQL for the record_pk that the row had before the update `e`; null if the key did not change."""
+    """Return SQL for the row's record_pk before the update `e`; null if the update did not change the key."""
     if not table.key:
         return sql.SQL("null::text")
     described = (

@@ -34,7 +34,7 @@ class TableOutcomes(ABC):
 
     @abstractmethod
     def are_whole(self, operation: str) -> bool:
-        """Return True if all outcomes with this operation have all values of their rows."""
+        """Return True if no row of an outcome with this operation lacks a value."""
 
     @abstractmethod
     def send(self, query: str, operation: str) -> int | None:

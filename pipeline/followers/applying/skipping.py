@@ -19,7 +19,7 @@ from pipeline.postgres.queries import statement
 
 @dataclass(frozen=True)
 class NextTransaction:
-    """A transaction with all its events in the log. `tables`: the tables that it changes, as `schema.table`."""
+    """The transaction that a follower must apply next. `tables`: the tables that it changes, as `schema.table`."""
 
     first_seq: int
     last_seq: int
@@ -31,9 +31,9 @@ class NextTransaction:
 
 
 def find_next(log: Connection, here: FollowerPosition, events_table: EventsTable) -> NextTransaction | None:
-    """Return the transaction that a follower at this position applies next.
+    """Return the transaction that a follower at this position must apply next.
 
-    None if the follower has everything, or if the log lacks events that come next.
+    None if the follower has applied everything, or if the log lacks the next events.
     """
     query = sql.SQL(statement("followers.applying", "next_transaction")).format(
         events=events_table.identifier, source=sql.Literal(here.source), after=sql.Literal(here.seq)
@@ -43,7 +43,7 @@ def find_next(log: Connection, here: FollowerPosition, events_table: EventsTable
 
 
 def skip(follower: Connection, here: FollowerPosition, left_out: NextTransaction, reason: str) -> FollowerPosition:
-    """Move the position past a transaction, and record it with the reason why the follower had stopped, atomically.
+    """Move the position past a transaction, and record the skipped transaction and the reason, in one transaction.
 
     Returns the new position. Raises ApplierOvertakenError if the follower is no longer at `here`.
     """

@@ -1,4 +1,4 @@
-"""Reads the names and columns that a source's table had, from the relation history, from a position on."""
+"""Reads from the relation history the names and columns that a source's table has had since a position."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class NamedColumn:
 
     @property
     def document(self) -> bool:
-        """True if its values are json, which the record embeds."""
+        """True if the column's type is json or jsonb: in an event's record, its value is JSON and no string."""
         return self.base_type_oid in (JSON, JSONB)
 
 
@@ -212,7 +212,7 @@ def read_histories(
 def next_change(
     log: Connection, position: FollowerPosition, oid: int, formed: FollowerForm
 ) -> tuple[TableFormVersion, TableFormVersion] | None:
-    """Return a table's version at the position, or in the follower's form, and the next one; None without a next."""
+    """Return a table's version at the position, or in the follower's form, and the next one; None if none follows."""
     versions = all_versions(log, position.source, [oid]).get(oid)
     if not versions:
         return None

@@ -15,7 +15,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 LOCK_TIMEOUT = "1s"
-"""A truncate waits for readers, and new readers wait for it, so it gives up soon and is tried again."""
+"""The longest wait of a truncate for a lock, since new readers wait behind it. It is tried again later."""
 Empty = Callable[[Connection, Sequence[sql.Composable], Sequence[sql.Identifier]], None]
 """A function that empties tables; the second argument has their names for messages."""
 _COMMA = sql.SQL(", ")
@@ -55,7 +55,7 @@ def _empty_partition(follower: Connection, table: FollowedTable, seq: int, bound
     if bound is None:
         raise NotFollowableError(
             f"table {table} of the follower stops before seq {seq}: it truncates a partition that the follower does"
-            " not have, and the source cannot say any more which rows it had",
+            " not have, and the source no longer knows which rows it had",
             str(table),
             seq,
             "partition",
@@ -106,7 +106,7 @@ def locked_error(follower: Connection, names: Sequence[sql.Identifier], what: st
     with follower.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(statement("followers.applying", "users_of_tables"), values).fetchone()
     if found is None:
-        return TableLockedError(f"{what} waited for a session that uses the table, and has ended by now", None)
+        return TableLockedError(f"{what} waited for a session that used the table and has just ended", None)
     said = f"{what} of {found['table']} waits"
     if found["pid"] is None:
         return TableLockedError(f"{said} for a prepared transaction that uses it", None)

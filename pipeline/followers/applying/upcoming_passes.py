@@ -17,7 +17,7 @@ from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 
 ALONE_SECONDS = 1.0
-"""Seconds to read alone before the shared reading is asked again, if no other follower reads the same."""
+"""Seconds for which an applier reads alone, if no other follower reads the same events, before it asks again."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LogSelection:
 
 @dataclass(frozen=True)
 class NothingNext:
-    """The answer that no event follows. `version`: of the relation history at that moment."""
+    """The answer that the log has no later event. `version`: the version of the relation history at that moment."""
 
     version: int
 

@@ -48,7 +48,7 @@ select from pipeline_follower.copies
 where source_database_id = %(source)s and follower = %(follower)s and table_oid = any(%(oids)s)
 order by table_oid for update
 """
-"""Lock the records of these tables' copies, in one order."""
+"""Lock the records of these tables' copies, always in the same order, so that two sessions cannot deadlock."""
 _WANT_COPIES = """\
 insert into pipeline_follower.copies (source_database_id, follower, table_oid)
 select %(source)s, %(follower)s, t.oid from unnest(%(oids)s::bigint[]) t (oid)
@@ -70,7 +70,7 @@ def begin(follower: Connection, begins: FollowerPosition, registration: int, tab
             return
         if known is not None and known > registration:
             raise ApplierOvertakenError(
-                f"follower {begins.follower} was removed and added again: this is of before that"
+                f"follower {begins.follower} was removed and added again; this applier works for the removed follower"
             )
         follower.execute(statement(_ROOM, "drop_copies"), values)
         follower.execute(statement(_ROOM, "restart_position"), values)

@@ -1,6 +1,6 @@
-"""Creates keys, indexes and checks of tables that the server created, each by itself, after the rows are copied.
+"""Creates the keys, indexes and checks of tables that the server has created, after their rows are copied.
 
-The statements are stored in the follower, so that none is lost in a crash.
+Their statements are stored in the follower until they have run, so that a crash loses none of them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def unfinished_tables(follower: Connection, here: FollowerPosition) -> set[int]:
 def finish(
     follower: Connection, here: FollowerPosition, tables: Mapping[int, NamedTable]
 ) -> dict[NamedTable, FollowerError]:
-    """Run the remaining statements of these tables, by their oids at the source; returns the refused ones, and why.
+    """Run the stored statements of these tables, which are given by oid. Returns the tables that failed, with errors.
 
     `follower`: a session that no other code uses, because its settings change. Each statement runs in its own
     transaction. If the follower refuses a statement, the table's later statements wait. Checks are validated last.

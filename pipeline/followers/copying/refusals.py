@@ -1,4 +1,4 @@
-"""Explains why a table cannot be copied or created, and what helps; the other tables of the follower continue."""
+"""Explains why a table of a follower cannot be copied or created, and the remedy. Other tables are not concerned."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ AGAIN = "it is tried again by itself"
 _LACKING = ("3F000", "42704", "42883", "42P01")
 """SQLSTATEs for a missing schema, type, function, operator, sequence, or other object."""
 _PASSING = ("40001", "40P01", "55P03", "57014")
-"""SQLSTATEs that may not occur again: a conflict with another session, or a cancelled statement."""
+"""SQLSTATEs of errors that may disappear: a conflict with another session, or a cancelled statement."""
 
 
 def is_passing(error: psycopg.Error) -> bool:
-    """Return True if another session was in the way, so that the next attempt may succeed."""
+    """Return True if the error may disappear, so that the next attempt may succeed."""
     return error.sqlstate in _PASSING
 
 
@@ -29,7 +29,7 @@ def server_message(error: psycopg.Error) -> str:
 
 
 def note_of(error: PipelineError | psycopg.Error, follower: Connection, source: Connection, oid: int) -> TableNote:
-    """Return a note with the reason, and what an administrator of the follower can do.
+    """Return a note on the table: why it is stopped, and what an administrator of the follower can do.
 
     `oid`: the table's oid at the source. Neither session may have an open transaction.
     """
@@ -48,14 +48,14 @@ def note_of(error: PipelineError | psycopg.Error, follower: Connection, source: 
 
 
 def creation_error(table: NamedTable | None, error: psycopg.Error, what: str = "") -> FollowerError:
-    """Return the error for a table that the follower refuses to create, or for a part of the table.
+    """Return the error that reports that a follower refuses to create a table, or a part of it.
 
-    `table`: None if the table is unknown. `what`: the part, such as its indexes.
+    `table`: None if the table is unknown. `what`: the part, such as "indexes of "; "" for the table itself.
     """
     name = "tables" if table is None else f"{table.table_schema}.{table.table_name}"
     made = FollowerError(
-        f"--schema create: the follower does not let us make {what}{name}: {server_message(error)}; make there what is"
-        " missing"
+        f"--schema create: the follower refuses to create {what}{name}: {server_message(error)}; create at the follower"
+        " what is missing"
     )
     made.__cause__ = error
     return made

@@ -104,12 +104,14 @@ class TableReplacements:
         fit: Callable[[NamedTable, HistoryPlace, Collection[str]], FormAdjuster],
         renaming: TableRenamer,
     ) -> None:
-        """`go_on` returns False once the copy must end; it is called often. `say` gets each table that is copied, and
-        why a table has to wait.
+        """Prepare the copies of one follower's tables.
 
-        `make_missing` makes a table that the follower lacks, if the settings allow it, and gives the types of its
-        values what the source's types have. `require_types` raises CopyDelayedError if a type was altered since.
-        `fit` compares the form that a table had at a place of the log with these columns at the source.
+        - `go_on`: called often; returns False once the copy must end.
+        - `say`: reports a table that is being copied, or why it has to wait.
+        - `make_missing`: creates a table that the follower lacks, if the settings allow this, and alters the types of
+          its values as at the source.
+        - `require_types`: raises CopyDelayedError if such a type was altered since.
+        - `fit`: compares the form that a table had at a place of the log with these columns at the source.
         """
         self._log, self._follower, self._source, self._registration = log, follower, source, registration
         self._events_table, self._go_on, self._say, self._make_missing = events_table, go_on, say, make_missing
@@ -155,7 +157,7 @@ class TableReplacements:
             self._replace(table, anew, staged, fitting, copied, rows, begins)
 
     def _require_kept(self, table: NamedTable, begins: FollowerPosition) -> None:
-        """Raise CopyDelayedError if the log lacks events after this position: only copies of all tables help then."""
+        """Raise CopyDelayedError if the log lacks events after this position, so that all tables must be copied."""
         if begins.seq < int(queries.value(self._log, "select pipeline.log_floor()")):
             del self._begins[table.table_oid]
             raise CopyDelayedError(

@@ -62,7 +62,7 @@ class SourceTables:
         self.connection = self._source = source
         self._dsn, self._publications, self._epoch = dsn, list(publications), source_epoch
         self._settling: dict[int, tuple[list[SourceRelation], set[str]]] = {}
-        """By oid, tables that still wait for transactions to end: their relations, and the identifiers of these."""
+        """Tables, by oid, that wait for transactions to end: their relations, and the ids of these transactions."""
 
     def relations_at_rest(self, oid: int) -> list[SourceRelation]:
         """Return the relations of a table once the transactions that had written to them have ended.

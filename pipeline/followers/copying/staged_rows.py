@@ -68,8 +68,8 @@ class StagedRows:
                 self._follower.execute(sql.SQL("create unique index on {} ({})").format(self.into, listed))
             except psycopg.errors.UniqueViolation as error:
                 raise FollowerError(
-                    f"the follower has a unique index on {', '.join(self._key)}, and the source has rows that are equal"
-                    " there: drop that index"
+                    f"the follower has a unique index on {', '.join(self._key)}, and several rows of the"
+                    " source have equal values in these columns: drop that index"
                 ) from error
         self._follower.execute(sql.SQL("analyze {}").format(self.into))
 

@@ -31,7 +31,7 @@ def free(follower: Connection, here: FollowerPosition, names: Collection[tuple[s
         other = displaced_name(name, oid)
         query = sql.SQL("alter {} {} rename to {}")
         follower.execute(query.format(sql.SQL(kind), sql.Identifier(schema, name), sql.Identifier(other)))
-        text = "%s: %s %s.%s is called %s now, as a new table has that name for its own"
+        text = "%s: %s %s.%s was renamed to %s, because a new table needs its name"
         logger.info(text, here.follower, kind, schema, name, other, extra={"action": "follower.altered"})
 
 

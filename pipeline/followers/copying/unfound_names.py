@@ -1,7 +1,7 @@
-"""Finds names that a function of a follower does not find, because the source finds them only by a search_path.
+"""Explains errors of a follower's functions that use names without a schema, which need a search_path.
 
-The server's sessions have an empty search_path. Otherwise a user who may create objects in one of its schemas could
-choose what the function calls. So the function's owner must set a search_path for the function.
+The server's sessions have an empty search_path: otherwise a user who may create objects in one of its schemas could
+choose what a function calls. So a function that needs a search_path must have its own, which its owner sets.
 """
 
 from __future__ import annotations
@@ -21,25 +21,28 @@ _ROOM = "followers.copying"
 _STATES = ("42883", "42P01", "42704")
 """SQLSTATEs for a function or operator, a table, or another object that does not exist."""
 _FUNCTION = re.compile(r'function (?:(?P<signature>(?:"[^"]*"|[^\s"(])+\([^\n]*?\)) line \d|"(?P<name>[^"\n]+)")')
-"""Matches a function in the context of an error, innermost first. Only SQL functions appear without a schema."""
+"""Matches the innermost function in the context of an error. Postgres leaves out the schema of SQL functions."""
 _MISSING = (
     re.compile(r"(?:function|procedure|aggregate) ([^.()]+)\("),
     re.compile(r'[a-z ]+ "([^".]+)"'),
     re.compile(r"operator .*? ([^\w\s]+)"),
 )
-"""Each matches a name without a schema that was not found."""
+"""Patterns of error messages that report a name without a schema which Postgres has not found."""
 
 
 @dataclass(frozen=True)
 class UnfoundName:
-    """A name that a function does not find. `signature`: the function's; None if only its name is known."""
+    """A name that a function has not found at the follower.
+
+    `signature`: the signature of the function; None if only its name is known.
+    """
 
     name: str
     signature: str | None
     function: str
 
     def remedy(self, follower: Connection, source: Connection) -> str | None:
-        """Return what to run at the follower; None if no schema of the source has the name either.
+        """Return advice for the follower's administrator; None if no schema of the source has the name either.
 
         Neither session may have an open transaction.
         """
@@ -50,7 +53,7 @@ class UnfoundName:
             return None
         shown = functions[0].signature
         if not set(theirs) & set(_schemas(follower, self.name)):
-            return f"make {self.name} in the schema {theirs[0]} there, as at the source: {shown} needs it"
+            return f"create {self.name} in the schema {theirs[0]} at the follower, as at the source: {shown} needs it"
         altered = [text for each in functions if (text := each.altered(theirs)) is not None]
         if not altered:
             return None

@@ -47,10 +47,10 @@ class _AdmittedFollower:
 def add(
     config: Config, source: Connection, pipeline: Connection, name: str | None, dsn: str, options: FollowerOptions
 ) -> AddedFollower:
-    """Register the database of this DSN as a follower, which a running server then fills; None makes a name.
+    """Register the database at `dsn` as a follower, which a running server then fills. Its database is not changed.
 
-    Raises FollowerRefusedError with the problem and the remedy, DatabaseUnavailableError if the database does not
-    answer, FollowerError if no source is known. Nothing is changed in the follower.
+    `name`: None to derive a name from the DSN. Raises FollowerRefusedError with the problem and the remedy,
+    DatabaseUnavailableError if the database does not answer, and FollowerError if no source is known.
     """
     admitted = _examine(config, source, pipeline, name, dsn, options)
     chosen, stored = admitted.name, admitted.stored
@@ -62,9 +62,9 @@ def add(
 def missing_sql(
     config: Config, source: Connection, pipeline: Connection, name: str | None, dsn: str, options: FollowerOptions
 ) -> list[str]:
-    """Return SQL for an administrator that creates what the database lacks and grants rights. Adds no follower.
+    """Return the SQL by which an administrator creates missing objects and grants missing rights. Adds no follower.
 
-    Raises what `add` raises but for that.
+    Raises the errors of `add`, except those that this SQL cures.
     """
     try:
         _examine(config, source, pipeline, name, dsn, options)
@@ -161,7 +161,7 @@ def _check_other_databases(
     _require_no_follower(pipeline, what, follower, database)
     if beside:
         yield (
-            f"{what}: it is in the same cluster as {' and '.join(beside)}: they share its disk and its load, and end "
+            f"{what}: it is in the same cluster as {' and '.join(beside)}: they share its disk and its load, and fail "
             "together"
         )
 
@@ -177,7 +177,7 @@ def _require_no_follower(pipeline: Connection, what: str, follower: Connection, 
                 found = identity.find_relation(follower, other)
         except DatabaseUnavailableError as error:
             raise FollowerRefusedError(
-                f'{what}: it may be the database of the follower "{known.name}", which cannot be asked ({error}); '
+                f'{what}: it may be the database of the follower "{known.name}", which does not answer ({error}); '
                 f"{remedy}"
             ) from error
         if found == "same database":
@@ -203,7 +203,7 @@ def _first_position(
     if options.copy == "none":
         begins = left.get(name, begins)
         hints = [
-            f'{connecting.label(name)}: it has a position from when it was the follower "{other}"; to continue there, '
+            f'{connecting.label(name)}: it has the position of an earlier follower "{other}"; to continue there, '
             "remove this one and add it by that name"
             for other in sorted(left)
             if name not in left
@@ -211,7 +211,7 @@ def _first_position(
     elif name in left:
         raise FollowerRefusedError(
             f"{connecting.label(name)}: it has been a follower of that name, and is at seq {left[name].seq}; go on "
-            f"from there with --copy none, choose another name, or forget it there: "
+            f"from there with --copy none, choose another name, or delete that position there: "
             f"{server.forget_statement(stored.id, name)}"
         )
     if reason := _missing_events(pipeline, name, options, begins):

@@ -84,7 +84,9 @@ Timeout = Annotated[
 ]
 Seq = Annotated[
     int,
-    typer.Argument(min=1, help="The seq of an event of the transaction, such as the reason names.", show_default=False),
+    typer.Argument(
+        min=1, help="The seq of any event of the transaction; `followers show` names one.", show_default=False
+    ),
 ]
 Named = Annotated[
     list[str], typer.Argument(metavar="TABLE...", help="schema.table, * matches anything.", show_default=False)

@@ -27,7 +27,7 @@ router = APIRouter(
 )
 
 SECONDS = 10.0
-"""Seconds that the pipeline database has for a request."""
+"""Seconds in which the pipeline database must answer a request."""
 _AT_ONCE = threading.BoundedSemaphore(4)
 """Limits the requests that have a connection at the same time."""
 Name = Annotated[str, Path(pattern=NAME, description="the follower's name", examples=["reports"])]
@@ -38,52 +38,54 @@ class FollowerTable(BaseModel):
 
     table: str
     state: Literal["waiting", "copying", "following", "stopped", "different"]
-    reason: str | None = Field(description="why it is in that state")
-    remedy: str | None = Field(description="what to do about that")
+    reason: str | None = Field(description="why the table is in this state")
+    remedy: str | None = Field(description="what a user can do about it")
 
 
 class Follower(BaseModel):
-    """A database that is kept equal to the source, and how far it is. Null: not known, or not yet."""
+    """A database that is kept equal to the source, and how far behind it is. Null: not known, or not yet."""
 
     name: str
     state: Literal["copying", "following", "waiting", "paused", "stopped"]
-    reason: str | None = Field(description="why it is in that state")
-    remedy: str | None = Field(description="what to do about that")
-    seq: int = Field(description="everything up to it is applied")
-    commit_lsn: str | None = Field(description="of the last transaction that is applied, as Postgres prints LSNs")
-    commit_lsn_bytes: int | None = Field(description="the same as a number")
-    committed_at: datetime | None = Field(description="when that was committed at the source")
-    lag_seqs: int = Field(description="events that are not applied")
-    lag_seconds: float = Field(description="the age of the first of them; 0: there is none")
+    reason: str | None = Field(description="why the follower is in this state")
+    remedy: str | None = Field(description="what a user can do about it")
+    seq: int = Field(description="all events up to this seq are applied")
+    commit_lsn: str | None = Field(description="LSN of the last applied transaction, as Postgres prints LSNs")
+    commit_lsn_bytes: int | None = Field(description="`commit_lsn` as a number")
+    committed_at: datetime | None = Field(description="when the last applied transaction was committed at the source")
+    lag_seqs: int = Field(description="the number of events that are not applied yet")
+    lag_seconds: float = Field(description="the age of the oldest event that is not applied yet; 0: there is none")
     tables: list[FollowerTable]
-    database: str = Field(description="where it is, without any secret")
-    patterns: list[str] = Field(description="which tables it has; empty: all that are captured")
-    copy_: Literal["source", "log", "none"] = Field(alias="copy", description="where its first rows come from")
-    schema_: Literal["create", "exists"] = Field(alias="schema", description="whether tables are created")
+    database: str = Field(description="address of the database, without any secret")
+    patterns: list[str] = Field(description="patterns of the followed tables; empty: all captured tables")
+    copy_: Literal["source", "log", "none"] = Field(alias="copy", description="origin of the follower's first rows")
+    schema_: Literal["create", "exists"] = Field(
+        alias="schema", description="create: the server creates missing tables; exists: all tables must exist"
+    )
     ddl: Literal["follow", "stop"]
     on_rewrite: Literal["copy", "stop"]
-    truncate: bool = Field(description="whether tables with rows are emptied before they are copied")
+    truncate: bool = Field(description="true: tables with rows are emptied before they are copied")
     made_at: datetime
-    made_seq: int = Field(description="the newest seq when it was added")
-    reported_at: datetime | None = Field(description="when its applier last said how far it is")
-    lacks: str | None = Field(description="why it does not follow each of its tables; null: it does")
+    made_seq: int = Field(description="the newest seq when the follower was added")
+    reported_at: datetime | None = Field(description="when the server last stored the follower's position")
+    lacks: str | None = Field(description="why the follower does not follow all of its tables; null: it does")
 
 
 class Followers(BaseModel):
-    """A list, ordered by name."""
+    """A list of followers, ordered by name."""
 
     data: list[Follower]
 
 
 @router.get("", response_model=Followers, summary="List followers")
 async def everyone(request: Request) -> Any:
-    """All followers ordered by name, with their states and how far the log is beyond each."""
+    """Return all followers, ordered by name, with their states and lags."""
     return await _answer(request, lambda pipeline: {"data": as_json(status.list_followers(pipeline))})
 
 
 @router.get("/{name}", response_model=Follower, summary="Show a follower", responses=documented(404))
 async def one(request: Request, name: Name) -> Any:
-    """Its state with the reason and the remedy, its position, its tables and settings."""
+    """Return one follower: its state with the reason and the remedy, its position, its tables and settings."""
     return await _answer(request, lambda pipeline: as_json(status.show(pipeline, name)))
 
 

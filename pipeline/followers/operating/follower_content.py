@@ -1,4 +1,4 @@
-"""Prints `followers verify`: its progress, a line for each table, the rows that differ."""
+"""Prints the progress and the result of `followers verify`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _notes(table: VerifiedTable) -> Iterator[str]:
     if table.differing:
         yield f"{drawing.count(table.differing, 'row')} {'differs' if table.differing == 1 else 'differ'}"
     if table.unsettled:
-        yield f"{drawing.count(table.unsettled, 'row')} written all the while, and not compared to the end"
+        yield f"{drawing.count(table.unsettled, 'row')} written all the time, so their comparison did not end"
 
 
 def _differing(table: VerifiedTable) -> Table:

@@ -1,4 +1,7 @@
-"""Compares the names and columns of a follower's tables with those that events of the log give them."""
+"""Compares the names and columns of a follower's tables with those that the log states.
+
+The form of a table is its name and its columns.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,11 @@ from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamesp
 
 @dataclass(frozen=True)
 class TableForm:
-    """A table of a follower, compared with its newest form in an event of the log.
+    """The result of comparing a follower's table with its newest form in the log.
 
-    - `differing`: how the table differs, in one line; None: not at all, or no event tells its form.
-    - `name`, `columns`: of the newest form, None if no event tells them; the name may be that of a later copy.
-    - `columns_at_follower`: the columns at the follower.
+    - `differing`: how the table differs, in one line; None: it does not, or no event states its form.
+    - `name`, `columns`: the newest form; None if no event states it. The name may come from a later copy.
+    - `columns_at_follower`: the columns of the table at the follower.
     """
 
     differing: str | None
@@ -41,18 +44,21 @@ class TableForm:
     columns_at_follower: frozenset[str]
 
     def altered_since(self, name: tuple[str, str], columns: Iterable[str]) -> str | None:
-        """Return what the source has altered since this form, if its table has this name and these columns now."""
+        """Return what the source has altered since the newest event; None: nothing.
+
+        `name`, `columns`: the table at the source now.
+        """
         if self.name is None or self.columns is None:
             return None
         published = set(columns)
-        found = [f"is called {'.'.join(name)}"] if name != self.name else []
+        found = [f"its name is {'.'.join(name)}"] if name != self.name else []
         found += [f"got column {each}" for each in sorted(published - self.columns)]
         found += [f"lost column {each}" for each in sorted(self.columns - published)]
         return f"altered at the source since its newest event: {', '.join(found)}" if found else None
 
 
 def find_difference(source: Connection, log: Connection, registration: RegisteredFollower) -> str | None:
-    """Say in one line how the first table that differs does so; None if none does. Raises DatabaseUnavailableError."""
+    """Return one line on the first table that differs; None if all tables agree. Raises DatabaseUnavailableError."""
     if not registration.table_states:
         return None
     with connecting.connect(registration.name, registration.dsn, program=_PROGRAM, prepare_threshold=None) as follower:
@@ -90,23 +96,23 @@ def compare(
 
 
 def _follower_name(follower: Connection, here: FollowerPosition, table: FollowerTable) -> tuple[str, str]:
-    """Return the name of the follower's table: from an event or a copy, or changed because another table took it."""
+    """Return the name of the table at the follower, which renames and copies may have changed since it was added."""
     stored = reached_versions.find(follower, here).get(table.table_oid)
     return (stored.table_schema, stored.table_name) if stored else (table.table_schema, table.table_name)
 
 
 def _source_name(source: Connection, oid: int) -> tuple[str, str] | None:
-    """Return the current name of a table at the source, perhaps without an event since; None if it was dropped."""
+    """Return the current name of a table at the source; None if it was dropped. The log may not have this name yet."""
     return source.execute(_NAME_AT_SOURCE, {"oid": oid}).fetchone()
 
 
 def _expected_version(
     found: dict[int, list[TableFormVersion]], here: FollowerPosition, table: FollowerTable, formed: FollowerForm
 ) -> TableFormVersion | None:
-    """Return the form that the follower's table must have: the form of the follower, or the newest one that it passed.
+    """Return the version that the follower's table must have: the newest one up to its stored form and its position.
 
-    If the history had no form when the follower got its own, the first one that it passed. None if the follower's form
-    comes later than the position.
+    If no version is that old, return the oldest version up to the position. None if the stored form is of a later
+    place than the position.
     """
     versions = found.get(table.table_oid, [])
     place, known = formed.within(versions)
@@ -117,7 +123,7 @@ def _expected_version(
 
 
 def _is_to_be_copied(follower: Connection, here: FollowerPosition, oid: int) -> bool:
-    """True if the table gets another form together with its rows."""
+    """True if the table will be copied, which also changes its columns."""
     made, anew = copies.find(follower, here), copies.requested(follower, here)
     return (oid in made and made[oid] is None) or any(each.oid == oid for each in anew)
 
@@ -136,7 +142,10 @@ def _dropped_columns(
     known: TableFormVersion,
     formed: FollowerForm,
 ) -> frozenset[str]:
-    """Return columns that the table lost while it was followed or copied, without the follower's own columns."""
+    """Return the columns that the source's table lost since it was followed or copied.
+
+    Columns that only the follower has are not among them.
+    """
     copied = copies.find(follower, here).get(known.table_oid)
     since = copied.place if copied is not None else BEGINNING
     if copied is None and registration.copy == "none":
@@ -154,7 +163,7 @@ def _dropped_columns(
 def _versions_since(
     versions: list[TableFormVersion], since: HistoryPlace, known: TableFormVersion
 ) -> Iterator[TableFormVersion]:
-    """Yield the versions before `known` that held at this place or later."""
+    """Yield the versions before `known` that were valid at the place `since` or later."""
     for each, following in pairwise(versions):
         if each.id == known.id:
             return

@@ -30,7 +30,7 @@ from pipeline.snapshots.partitions import LeafPartition
 _PROGRAM = "pipeline followers"
 _MARK_SECONDS = 1.0
 _TRIED_AGAIN = timedelta(seconds=1)
-"""A follower whose report is this much later than a new partition has tried again with the partition."""
+"""If a follower's report is this much later than a new partition, the follower has tried again with the partition."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class _FollowerState:
         if self.found.ddl != "stop" and each.seen_at > self.found.made_at and each.id > self._divided(each).upto:
             what = "attached" if each.has_joined else "detached"
             return PartitionFinding(
-                f"partition {each.leaf_name} of table {self._table_name(each)} is still to be {what}", waits=True
+                f"partition {each.leaf_name} of table {self._table_name(each)} must still be {what}", waits=True
             )
         return self._check_joined(each) if each.has_joined else self._check_gone(each)
 

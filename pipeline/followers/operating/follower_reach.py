@@ -1,4 +1,4 @@
-"""Wait until a follower has everything that the source has now, asking the follower itself."""
+"""Waits until a follower has everything that the source has now, according to the follower's own position."""
 
 from __future__ import annotations
 
@@ -76,6 +76,6 @@ class FollowerCatchUp:
         if stood_still > STALLED_SECONDS:
             why = f" ({found.reason})" if found.reason else ""
             raise DatabaseUnavailableError(
-                f"{what} has stood still at seq {here} of {seq} for {STALLED_SECONDS:.0f} s{why}; "
+                f"{what} has made no progress at seq {here} of {seq} for {STALLED_SECONDS:.0f} s{why}; "
                 f"`pipeline followers show {self._name}` says more. It can be compared only while it follows"
             )

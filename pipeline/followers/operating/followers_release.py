@@ -12,7 +12,7 @@ from pipeline.printable import say
 from pipeline.terminal.command import Json, output
 
 WithSequences = Annotated[
-    bool, typer.Option("--sequences", help="Set sequences of its tables past the source's, where they are behind.")
+    bool, typer.Option("--sequences", help="Set sequences of its tables past the source's, if they are behind.")
 ]
 
 

@@ -167,7 +167,7 @@ def _warnings(name: str, last: FollowerPosition, after: CameAfter | None) -> Ite
 
 def _missing_sequences(known: FollowerSequences | None) -> Iterator[str]:
     for column in known.missing() if known else ():
-        yield f"{column} takes its values from a sequence at the source, and from none of that kind here"
+        yield f"{column} takes its values from a sequence at the source, but the follower has no such sequence"
 
 
 def _violated_checks(found: Sequence[UnvalidatedCheck]) -> Iterator[str]:

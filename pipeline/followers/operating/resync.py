@@ -1,4 +1,4 @@
-"""The command `pipeline followers resync`: copies tables again from the source, while the others follow the log."""
+"""The command `pipeline followers resync`: copies tables again from the source, while other tables follow the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lets a stopped follower skip the one transaction at which it stopped."""
+"""Lets a stopped follower skip the transaction at which it stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SKIPPED = "the follower continues after a transaction that a user has skipped"
 
 @dataclass(frozen=True)
 class SkippedTransaction:
-    """A transaction that the follower lacks: its seqs, and the tables that it would have changed."""
+    """A transaction that a follower has skipped: its seqs, and the tables that it changes at the source."""
 
     follower: str
     first_seq: int
@@ -31,21 +31,21 @@ class SkippedTransaction:
 
 
 def skip(config: Config, pipeline: Connection, name: str, seq: int) -> SkippedTransaction:
-    """Move the follower past the transaction of this seq, at which it must have stopped.
+    """Skip the transaction of this seq. The follower must have stopped at this transaction.
 
-    The follower records the transaction in `pipeline_follower.skipped`; its tables lack the changes. Raises
-    UnknownFollowerError, FollowerError with the reason for a refusal and the remedy, and DatabaseUnavailableError if
-    its database does not answer.
+    `pipeline_follower.skipped` records the transaction, whose changes the follower's tables will lack. Raises
+    UnknownFollowerError, FollowerError with the reason and the remedy, and DatabaseUnavailableError if the follower's
+    database does not answer.
     """
     status.show(pipeline, name)
     found = registry.find(pipeline, name)[0]
     what = connecting.label(name)
     if found.wanted == "paused":
         raise FollowerError(
-            f"{what} is paused, so it is not known what is in its way; `pipeline followers resume {name}`"
+            f"{what} is paused, so the reason why it stopped is unknown; run `pipeline followers resume {name}` first"
         )
     if found.state != "stopped":
-        raise FollowerError(f"{what} is {found.state}, not stopped: only what it has stopped before can be skipped")
+        raise FollowerError(f"{what} is {found.state}; only a stopped follower can skip the transaction that stops it")
     with connecting.connect(name, found.dsn, program="pipeline followers") as there:
         here = position.require_existing(there, found.source_id, name)
         left_out = skipping.find_next(pipeline, here, EventsTable.parse(config.events_table))
@@ -54,7 +54,7 @@ def skip(config: Config, pipeline: Connection, name: str, seq: int) -> SkippedTr
         try:
             after = skipping.skip(there, here, left_out, found.reason or "")
         except ApplierOvertakenError as error:
-            raise FollowerError(f"{what} has just gone on by itself; nothing was skipped") from error
+            raise FollowerError(f"{what} has just continued by itself; nothing was skipped") from error
     reached = registry.RegisteredPosition(after.seq, after.commit_lsn, after.committed_at)
     registry.store_report(pipeline, found.id, ApplierReport("waiting", SKIPPED, None, reached))
     return SkippedTransaction(
@@ -67,14 +67,14 @@ def _require_next(registration: RegisteredFollower, next_one: NextTransaction | 
     what = connecting.label(registration.name)
     if next_one is None:
         raise FollowerError(
-            f"{what} is at seq {here}, and the log has no transaction that comes next: nothing can be skipped; "
-            f"`pipeline followers show {registration.name}` says what is in its way"
+            f"{what} is at seq {here}, and the log has no later transaction to skip; "
+            f"`pipeline followers show {registration.name}` shows why the follower stopped"
         )
     if not next_one.first_seq <= seq <= next_one.last_seq:
         where = f"seq {next_one.first_seq}" + (
             f" to {next_one.last_seq}" if next_one.last_seq > next_one.first_seq else ""
         )
         raise FollowerError(
-            f"{what} has stopped before the transaction of {where}, and seq {seq} is not of it; "
-            f"name that one: `pipeline followers skip-transaction {registration.name} {next_one.first_seq}`"
+            f"{what} has stopped before the transaction of {where}, to which seq {seq} does not belong; "
+            f"run `pipeline followers skip-transaction {registration.name} {next_one.first_seq}`"
         )

@@ -15,7 +15,7 @@ from pipeline.wal import lsn
 
 ROLE = "followers"
 """The role of a server that applies the log to followers."""
-NO_SERVER = "no server runs that would apply the log to it"
+NO_SERVER = "no server runs that could apply the log to this follower"
 STARTING = "a server has just started, and does not apply the log to it yet"
 
 

@@ -32,7 +32,7 @@ _ALTERED = "the table was altered while it was compared; run the command again"
 SHOWN = 100
 """The most differing rows of a table that are named; all are counted."""
 OnStep = Callable[[str, int], None]
-"""Called after each step with the table and the rows of it that were compared so far."""
+"""A function that is called after each step, with the table and the number of its rows compared so far."""
 State = Literal["equal", "differs", "refused"]
 _PROGRAM = "pipeline followers verify"
 
@@ -62,7 +62,7 @@ class VerifiedTable:
 class FollowerVerification:
     """The result of a comparison. The follower had everything up to `verified_through`, seq `seq`, before it began.
 
-    `ok`: tables were compared, and none differs; a table that was named and is refused makes it False, too.
+    `ok`: tables were compared, and none differs. False also if the user named a table that cannot be compared.
     """
 
     ok: bool

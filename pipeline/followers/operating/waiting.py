@@ -92,7 +92,7 @@ def _find_obstacle(
 def _find_differences(
     source: Connection, pipeline: Connection, names: Sequence[str], partitions: FollowerPartitions
 ) -> tuple[str | None, str | None]:
-    """Return what a follower will lack of its partitions, names and columns; and what comes by itself."""
+    """Return the differences of partitions, names and columns that stay, and those that disappear by themselves."""
     waits: str | None = None
     for each in registry.find(pipeline):
         finding = partitions.compare(each) if each.name in names else None
@@ -115,7 +115,7 @@ def has_everything(each: FollowerStatus, seq: int | None) -> bool:
 
 
 def find_obstacle(lacking: Sequence[FollowerStatus]) -> str | None:
-    """Return one line with why a follower cannot get everything by itself; None if all may."""
+    """Return one line on the first follower that cannot get everything by itself; None if all of them can."""
     for each in lacking:
         if each.state in ("paused", "stopped"):
             return join_reason(f'follower "{each.name}" is {each.state}', each.reason, each.remedy)

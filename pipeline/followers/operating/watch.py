@@ -29,7 +29,7 @@ PROGRAM = "pipeline followers watch"
 SOURCE = "source"
 CONNECT_SECONDS = 5
 RATE_LOOKS = 4
-"""A rate is measured over this many observations, because appliers report their position twice a second."""
+"""The number of observations over which a rate is measured, because appliers report only twice a second."""
 
 EVERY = 1.0
 """Seconds between two counts of a database."""
@@ -78,9 +78,9 @@ class WatchState:
 
 
 class FollowersWatch:
-    """Observes all followers that are registered at the time. A context manager for one thread.
+    """Observes the source and all registered followers. A context manager for one thread.
 
-    `most`: the rows of a table with more are estimated; None: all are counted.
+    `most`: the most rows of a table that are counted; more are estimated. None: all rows are counted.
     """
 
     def __init__(self, config: Config, most: int | None = EXACTLY) -> None:
@@ -96,7 +96,7 @@ class FollowersWatch:
             each.end()
 
     def read_state(self) -> WatchState:
-        """Return the current state. A database that does not answer gets a reason, and no call waits for it."""
+        """Return the current state. If a database does not answer, its state says so, and this call does not wait."""
         now = datetime.now(UTC)
         try:
             dsn = self._config.database
@@ -171,7 +171,7 @@ def _connect_follower(name: str, dsn: str) -> Connection:
 class RowCounter:
     """Counts rows of one database. `connect` makes a connection with `row_counts.SETTINGS`.
 
-    It raises PipelineError or psycopg.Error. `most`: a table with more rows is estimated; None: all are counted.
+    `connect` raises PipelineError or psycopg.Error. `most`: as in `FollowersWatch`.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class RowCounter:
         supervised.start_thread(f"counting {name}", self._run)
 
     def last_counts(self, tables: Sequence[NamedTable]) -> tuple[dict[int, RowCount | None], str | None]:
-        """Return the last counts by the oid at the source, or why none are known, and count these tables next."""
+        """Return the latest counts, by oid at the source, or why there are none; and begin to count these tables."""
         self._tables = tables
         began, connection = self._began, self._connection
         if began is not None and time.monotonic() > began + SILENT_SECONDS:

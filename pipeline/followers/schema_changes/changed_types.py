@@ -69,14 +69,17 @@ def remember_labels(config: Config, follower: Connection, registration: Register
 def following_types(
     config: Config, log: Connection, follower: Connection, registration: RegisteredFollower
 ) -> Iterator[None]:
-    """Raise FollowedTablesChangedError if a copy inside failed because of changed types, which the follower has now."""
+    """Handle errors of a copy in the block: alter the follower's types if they caused the error.
+
+    Then FollowedTablesChangedError is raised instead, and the copy must be tried again.
+    """
     try:
         yield
     except (StatementRefusedError, psycopg.Error) as error:
         cause = error.__cause__ if isinstance(error, StatementRefusedError) else error
         if follow(config, log, follower, registration, cause):
             raise FollowedTablesChangedError(
-                f"types of follower {registration.name} have what a copy needs by now"
+                f"types of follower {registration.name} were altered for a copy, which must be tried again"
             ) from error
         raise
 

@@ -107,8 +107,8 @@ class PartitionChanges:
     def follow_due(self, here: FollowerPosition, oids: Collection[int]) -> bool:
         """Follow changes of one of these tables, as far as the log is applied; returns True if there was a change.
 
-        If another session uses the table, this is tried again later, and `notes` tells it. Raises the errors of
-        `follow`.
+        If another session uses the table, the change is tried again later, and `notes` reports this. Raises the errors
+        of `follow`.
         """
         if self._registration.ddl == "stop" or time.monotonic() < self._not_before:
             return False

@@ -82,7 +82,7 @@ class FormAdjustment:
         return {**description, "columns": columns, "keys": kept}
 
     def before(self, description: Mapping[str, Any], columns: Collection[str]) -> list[str]:
-        """Return the present names of these columns, for those that the table already has."""
+        """Return those of these columns that the table already has, by their names before the adjustment."""
         change = self._change
         return [
             column["name"]

@@ -110,9 +110,7 @@ class InheritanceChanges:
             if connections.is_gone(error) or connections.is_ours(error):
                 raise
             remedy = f"see that `{altered.as_text(self._follower)}` can be run there; {refusals.AGAIN}"
-            return TableNote(
-                f"{altered.what}, and the follower does not let us: {refusals.server_message(error)}", remedy
-            )
+            return TableNote(f"{altered.what}, and the follower refuses that: {refusals.server_message(error)}", remedy)
         return None
 
     def _stays(self, each: _Change) -> TableNote:

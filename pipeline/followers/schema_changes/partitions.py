@@ -223,7 +223,7 @@ class TablePartitions:
         )
 
     def _require_dispensable(self, new: Partition) -> None:
-        """Raise SchemaChangeError if a partition that the source no longer has is a separate followed table here.
+        """Raise SchemaChangeError if the source no longer has a partition that is a separate table of the follower.
 
         Otherwise the partition is only missed by a row that has no partition.
         """

@@ -1,6 +1,7 @@
-"""Stores the names of a follower's tables, and which forms of the source's tables they have: `pipeline_follower.forms`.
+"""Stores the form of each table of a follower, in `pipeline_follower.forms`.
 
-A row is written in the transaction that changes the table, so both always agree.
+The form is the table's name at the follower, and the version of the source's columns that it has. A row is written in
+the transaction that changes the table, so both always agree.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ select f.table_oid, f.table_schema, f.table_name, f.source_epoch, f.lsn, f.idx
 from pipeline_follower.forms f
 where f.source_database_id = %(source)s and f.follower = %(follower)s
 """
-"""List the tables of a follower that schema changes have reached."""
+"""List the tables of a follower whose form is stored."""
 _FORGET_FORMS = """\
 delete from pipeline_follower.forms
 where source_database_id = %(source)s and follower = %(follower)s and table_oid = any(%(oids)s)
@@ -46,20 +47,20 @@ class StoredForm:
 
     @property
     def place(self) -> HistoryPlace:
-        """The place where the form begins; the first place of all for the initial form."""
+        """The place in the source's history from which on the source's table has this form."""
         return HistoryPlace(self.source_epoch, self.lsn, self.idx)
 
 
 def find(follower: Connection, here: FollowerPosition) -> dict[int, StoredForm]:
-    """Return the stored forms of tables, by oid. All other tables are as they were registered."""
+    """Return the stored forms by the table's oid. Every other table has the form with which it was registered."""
     found = queries.rows(follower, StoredForm, _FIND_FORMS, vars(here))
     return {each.table_oid: each for each in found}
 
 
 def begin(log: Connection, follower: Connection, here: FollowerPosition, tables: Iterable[NamedTable]) -> None:
-    """Store for each table the newest form that fits: the table lacks changes made since the follower was added.
+    """Store for each table the newest version of the source's columns that the table at the follower fits.
 
-    No form may fit a table that had no event before that.
+    The table may lack changes made since the follower was added. A table that had no event before fits no version.
     """
     listed = {table.table_oid: table for table in tables}
     described = followed_tables.describe(
@@ -76,7 +77,7 @@ def begin(log: Connection, follower: Connection, here: FollowerPosition, tables:
 
 
 def begin_at_position(follower: Connection, here: FollowerPosition, tables: Iterable[NamedTable]) -> None:
-    """Store that these tables have the forms that the source's tables have at this position."""
+    """Store that these tables have the same form as the source's tables at this position."""
     place = HistoryPlace(here.source_epoch, here.commit_lsn or 0, table_versions.LAST)
     for table in tables:
         store(follower, here, table.table_oid, (table.table_schema, table.table_name), place)
@@ -97,8 +98,9 @@ def _types(follower: Connection, version: TableFormVersion) -> dict[str, str | N
 
 
 def store(follower: Connection, here: FollowerPosition, oid: int, name: tuple[str, str], place: HistoryPlace) -> None:
-    """Store that a table has this name, and the form from this place on. An earlier place than the stored one is
-    ignored.
+    """Store a table's name, and that it has the form which the source's table has from this place on.
+
+    A place before the stored one changes nothing.
     """
     values = {"oid": oid, "schema": name[0], "name": name[1], "epoch": place.epoch, "lsn": place.lsn, "idx": place.idx}
     follower.execute(statement(_ROOM, "store_form"), {**vars(here), **values})

@@ -25,7 +25,7 @@ def execute(follower: Connection, query: sql.SQL | sql.Composed, why: str) -> st
         if connections.is_gone(error) or connections.is_ours(error):
             raise
         raise SchemaChangeError(
-            f"{why}, and the follower does not let us: {refusals.server_message(error)}",
+            f"{why}, and the follower refuses that: {refusals.server_message(error)}",
             f"see that `{text}` can be run there" + (_OWNED if error.sqlstate == "42501" else ""),
         ) from error
     return text

@@ -65,7 +65,7 @@ class TableRenames:
         self._rename(session, here, moves, self.called(session))
 
     def forget(self, log: Connection, gone: Collection[int]) -> None:
-        """Follow these tables no longer, because the source has dropped them. `log`: the pipeline database."""
+        """Stop following these tables, because the source has dropped them. `log`: the pipeline database."""
         if not gone:
             return
         found = self._find()

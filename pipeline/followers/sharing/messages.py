@@ -1,4 +1,7 @@
-"""Messages between appliers and the shared reading over a socket; they are pickled, because both ends are this code."""
+"""Messages over a socket between appliers and the process that reads the log for several of them.
+
+A pass is a number of events that are read and applied together. Messages are pickled, because both ends are this code.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,11 @@ from pipeline.followers.applying.upcoming_passes import LogSelection
 
 @dataclass(frozen=True)
 class PassRequest:
-    """An applier's request for the next pass after a seq. `key`: appliers with the same key read the same events."""
+    """An applier's request for the next pass after a seq.
+
+    `key`: identifies the events that the applier wants; appliers with the same key share a stream. `continues`: the
+    applier has received the pass that ended at this seq.
+    """
 
     key: bytes
     after: int
@@ -21,12 +28,12 @@ class PassRequest:
 
 @dataclass(frozen=True)
 class UnknownKey:
-    """The answer that no stream has this key; the applier then sends its `LogSelection`."""
+    """The answer that the reader does not know this key; the applier must then send its `LogSelection`."""
 
 
 @dataclass(frozen=True)
 class StillReading:
-    """A sign of life while the answer is being read."""
+    """The message that the reader is alive and still reads the pass."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,10 @@ class BrokenPass:
 
 
 def shareable(source: LogSelection, seq: int) -> LogSelection:
-    """Return the selection without details of one follower, and without `filled_upto` up to the seq of the follower."""
+    """Return the selection without details that only one follower needs, so that appliers can share a stream.
+
+    `seq`: the follower's position; tables that are filled up to it count as filled.
+    """
     tables = {table.oid: _shareable_table(table, seq) for table in sorted(source.tables, key=lambda table: table.oid)}
     return replace(source, tables=FollowedTables(tables, source.tables.version))
 
@@ -47,6 +57,6 @@ def _shareable_table(table: FollowedTable, seq: int) -> FollowedTable:
 
 
 def key_of(source: LogSelection) -> bytes:
-    """Return the key of a selection that `shareable` has returned."""
+    """Return the key that identifies a selection, which must come from `shareable`."""
     parts = (source.id, source.tables.version, source.events_table, source.sizes, source.gap, *source.tables)
     return hashlib.sha256(repr(parts).encode()).digest()

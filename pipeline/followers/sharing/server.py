@@ -14,7 +14,7 @@ from pipeline.postgres.connections import Connection
 
 
 class SharedReading:
-    """Keeps one stream, with its own connection, for each key that appliers ask for."""
+    """Serves appliers from shared streams: one for each key, with its own connection to the log."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         """`connect` opens a connection to the log; any thread may call it."""
@@ -29,7 +29,7 @@ class SharedReading:
         return theirs
 
     def close(self) -> None:
-        """Read nothing more."""
+        """Stop all streams, so that the appliers read alone."""
         with self._lock:
             for stream in self._streams.values():
                 stream.close()

@@ -25,14 +25,14 @@ from pipeline.postgres.connections import Connection
 
 KEPT_BYTES = 24 * 2**20
 KEPT_PASSES = 64
-"""At most this much is kept, besides the latest pass."""
+"""The most bytes and passes that are kept, in addition to the latest pass."""
 AHEAD_BYTES = 8 * 2**20
-"""The bytes that are read before an applier asks for them; also the most that the records of a pass take in the log."""
+"""The bytes that are read before an applier asks for them. The records of a pass are at most as large in the log."""
 LATE = 4
 """An applier that is this many small passes behind reads them alone, as one."""
 THREAD = "followers' reading"
 PULSE_SECONDS = 1.0
-"""Seconds between two signs of life while a pass is read."""
+"""Seconds between two `StillReading` messages while a pass is read."""
 
 
 @dataclass(eq=False)

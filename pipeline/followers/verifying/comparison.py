@@ -30,7 +30,7 @@ PATIENCE = 30.0
 LOCK_TIMEOUT = "10s"
 """How long a statement waits for a session that locks a table; other sessions wait behind the statement."""
 SOURCE = {**session_settings.SNAPSHOT, "lock_timeout": LOCK_TIMEOUT}
-"""Settings of each transaction at the source in addition to those of all readers: both sides print values alike."""
+"""Additional settings of each transaction at the source, so that both sides print equal values as equal texts."""
 FOLLOWER = {**session_settings.SOURCE, "lock_timeout": LOCK_TIMEOUT}
 _BUCKETS_AT_ONCE = 16
 Kind = Literal["missing", "extra", "different"]

@@ -103,7 +103,9 @@ def read(source: Connection, follower: Connection, table: ComparedTable) -> Comp
         raise NotComparableError("the follower has no such table")
     here = _columns(source, table.schema, table.name)
     if lacking := [name for name in table.columns if name not in there]:
-        raise NotComparableError(f"the follower has no column {', '.join(lacking)}; is a schema change under way?")
+        raise NotComparableError(
+            f"the follower has no column {', '.join(lacking)}, perhaps because a schema change has not arrived yet"
+        )
     if any(name not in here for name in table.columns):
         raise NotComparableError("it was altered just now; run it again")
     compared = tuple(name for name in table.columns if not there[name].generated or name in table.key)

@@ -53,7 +53,7 @@ def test_from_its_beginning_to_its_end(command: Command, follower_dsn: str) -> N
     assert command("list").stdout == "there are no followers; add one: `pipeline followers add --dsn DSN`\n"
     done = command("add", "reports", "--dsn", follower_dsn, "--tables", "public.orders, public.parted")
     assert done.stdout == (
-        'follower "reports" added; it is waiting: no server runs that would apply the log to it; '
+        'follower "reports" added; it is waiting: no server runs that could apply the log to this follower; '
         "start `pipeline serve`\n"
     )
     found = as_json(command("show", "reports", "--json"))

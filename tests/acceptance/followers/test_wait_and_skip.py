@@ -84,7 +84,7 @@ def test_one_transaction_is_skipped_and_no_other(following: Following) -> None:
     for seq in (stopped["seq"], after):
         refused = following.run("skip-transaction", "reports", str(seq))
         assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
-        assert f"the transaction of seq {first} to {last}, and seq {seq} is not of it" in refused.stderr
+        assert f"the transaction of seq {first} to {last}, to which seq {seq} does not belong" in refused.stderr
         assert f"`pipeline followers skip-transaction reports {first}`" in refused.stderr
     found = following.command("skip-transaction", "reports", str(middle))
     assert (found["first_seq"], found["last_seq"], found["events"]) == (first, last, 3)
@@ -109,7 +109,7 @@ def test_nothing_is_skipped_of_a_follower_that_is_not_stopped(following: Followi
     refused = following.run("skip-transaction", "reports", str(seq))
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == (
-        'pipeline: follower "reports" is following, not stopped: only what it has stopped before can be skipped\n'
+        'pipeline: follower "reports" is following; only a stopped follower can skip the transaction that stops it\n'
     )
     following.command("pause", "reports")
     refused = following.run("skip-transaction", "reports", str(seq))

@@ -254,8 +254,8 @@ CASES = (
             "equal, where only a partition has a key once it is made without partitions",
             stops=(
                 Stop(
-                    "table public.t of the follower has no unique index on its key (id), and can have none, as it is"
-                    " partitioned by something else",
+                    "table public.t of the follower has no unique index on its key (id), and can have none,"
+                    " because it is partitioned by other columns",
                     "make it there as a table without partitions that has such an index, and run `pipeline followers"
                     " resync NAME public.t`, or leave it out with --tables; it is tried again by itself",
                     "drop table t; create table t (id int primary key, area text)",

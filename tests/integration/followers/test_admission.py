@@ -122,7 +122,7 @@ def test_missing_tables(adding: Adding, follower_dsn: str) -> None:
 
 def test_what_is_no_table(adding: Adding, follower_dsn: str) -> None:
     run(follower_dsn, "create view orders as select 1 as id")
-    assert "public.orders there is a view or something else that is no table" in adding.refused(follower_dsn)
+    assert "public.orders there is a view or another object that is no table" in adding.refused(follower_dsn)
 
 
 @pytest.mark.parametrize("schema", ["create", "exists"])
@@ -153,7 +153,7 @@ def test_a_key_that_is_deferrable_at_the_source(adding: Adding, follower_dsn: st
         source.execute(f"{deferrable}, replica identity full".encode())
     run(follower_dsn, f"{TABLES} alter table orders drop constraint orders_pkey, add {holds}")
     said = adding.refused(follower_dsn)
-    assert "public.orders there has a unique index on its key (id) that holds at every statement, and at the" in said
+    assert "public.orders there has a unique index on its key (id) that is not deferrable, but at the source" in said
     run(follower_dsn, f"drop table orders; {TABLES.splitlines()[1]} {deferrable}")
     adding.add(follower_dsn)
 
@@ -174,7 +174,7 @@ def test_a_table_that_somebody_locks(adding: Adding, follower_dsn: str, monkeypa
     with psycopg.connect(follower_dsn) as other:
         other.execute("lock table orders in access exclusive mode")
         said = adding.refused(follower_dsn)
-    assert "another session there locks one of its tables, and it cannot be seen whether it has rows; try" in said
+    assert "another session locks one of its tables, so the server cannot check if the table has rows; try" in said
     adding.add(follower_dsn)
 
 
@@ -253,14 +253,14 @@ def test_tables_that_another_source_feeds_are_not_fed_twice(adding: Adding, foll
         """,
     )
     said = adding.refused(follower_dsn)
-    assert 'another source feeds public.orders there, as the follower "old", at seq 12; leave out' in said
+    assert 'another source writes to public.orders there as the follower "old", at seq 12; leave out' in said
     assert adding.add(follower_dsn, "some", tables=("public.parted",)).warnings == []
     adding.known.log.execute("delete from pipeline.followers")
     run(follower_dsn, "update pipeline_follower.position set released = 1 where follower = 'old'")
     adding.add(follower_dsn, "released")
     adding.known.log.execute("delete from pipeline.followers")
     run(follower_dsn, "update pipeline_follower.position set released = null where follower = 'old'")
-    run(follower_dsn, adding.refused(follower_dsn).rpartition("forget it there: ")[2])
+    run(follower_dsn, adding.refused(follower_dsn).rpartition("delete its position there: ")[2])
     adding.add(follower_dsn)
 
 

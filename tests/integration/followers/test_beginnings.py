@@ -93,10 +93,13 @@ def test_one_that_was_there_goes_on_where_it_was(adding: Adding, follower_dsn: s
     status.remove(adding.known.log, "reports")
     said = adding.refused(follower_dsn)
     assert "it has been a follower of that name, and is at seq 30; go on from there with --copy none, choose" in said
-    assert "or forget it there: delete from pipeline_follower.position where (source_database_id, follower) =" in said
+    assert (
+        "or delete that position there: delete from pipeline_follower.position where (source_database_id, follower) ="
+        in said
+    )
     added = adding.add(follower_dsn, "other", copy="none")
     assert added.follower.seq == written
-    assert 'it has a position from when it was the follower "reports"; to continue' in added.warnings[0]
+    assert 'it has the position of an earlier follower "reports"; to continue' in added.warnings[0]
     status.remove(adding.known.log, "other")
     drop(adding, 40)
     forget = said.rpartition(": ")[2]

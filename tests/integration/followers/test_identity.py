@@ -64,7 +64,7 @@ def test_a_follower_that_cannot_be_asked_whether_it_is_it(adding: Adding, follow
     adding.add(follower_dsn, "first")
     adding.known.log.execute("update pipeline.followers set dsn = %s", (f"host={tmp_path} dbname=x",))
     said = adding.refused(follower_dsn)
-    assert 'it may be the database of the follower "first", which cannot be asked (follower "first" (' in said
+    assert 'it may be the database of the follower "first", which does not answer (follower "first" (' in said
     assert said.endswith("or remove that one first: `pipeline followers remove first`")
 
 

@@ -49,8 +49,8 @@ def test_all_rights_that_the_user_lacks_are_named_at_once(adding: Adding, follow
     said = adding.refused(dsn)
     user = f'user "{role}" may not'
     for expected in (
-        f'"reports": {user} set session_replication_role, so triggers and foreign keys there would meddle; ',
-        f"{user} make temporary tables, in which rows are staged; ",
+        f'"reports": {user} set session_replication_role, so triggers and foreign keys of the follower would act; ',
+        f"{user} create temporary tables, which the server needs for new rows; ",
         f"{user} create the schema pipeline_follower; ",
         f"{user} create fresh.t; ",
         f"{user} create other.t, other.u; ",

@@ -32,7 +32,7 @@ def verified(*tables: VerifiedTable) -> FollowerVerification:
 def test_tables_then_rows_that_differ_then_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     show_verified(verified(EQUAL, DIFFERS, REFUSED))
     shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
-    assert "equal public.a 1,200 1 row written all the while, and not compared to the end" in shown
+    assert "equal public.a 1,200 1 row written all the time, so their comparison did not end" in shown
     assert "differs public.b 3 103 rows differ" in shown
     assert "not compared public.c - it is copying" in shown
     assert "1, x different note, n" in shown

@@ -524,7 +524,7 @@ def test_a_schema_of_a_newer_server_is_refused(stage: Stage, cluster: Cluster):
     with follower(stage, cluster) as there, position.connect(there.dsn) as session:
         position.install(session)
         there.run(f"comment on schema pipeline_follower is 'version {position.VERSION + 1}'")
-        with pytest.raises(FollowerError, match="made by a newer server"):
+        with pytest.raises(FollowerError, match="from a newer server"):
             position.install(session)
 
 

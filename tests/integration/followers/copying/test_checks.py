@@ -262,7 +262,7 @@ def test_a_check_whose_function_finds_nothing_holds_up_its_table_alone(source: S
     altered = "alter function sought_in.seeks(text) set search_path = sought_in, pg_catalog"
     with copying(source, there, *functions, tables=["seeking", "others"]) as made, made.running():
         reason, remedy = eventually(partial(stops, made, "seeking"))
-        assert "does not let us make check a of public.seeking: function found(text) does not exist" in reason
+        assert "refuses to create check a of public.seeking: function found(text) does not exist" in reason
         assert f"`{altered}`" in remedy
         eventually(lambda: made.is_followed("others"))
         made.look.execute(altered.encode())

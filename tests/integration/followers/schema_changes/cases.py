@@ -279,7 +279,7 @@ WAITS = {
     "a view needs a column of another type": Stop(
         ("alter table $t alter n type int using 1", "insert into $t values (2)"),
         "cannot be copied: table public.$t of the follower stops: the source made column n of type integer in"
-        " public.$t, and the follower does not let us: cannot alter type of a column used by a view or rule"
+        " public.$t, and the follower refuses that: cannot alter type of a column used by a view or rule"
         " (SQLSTATE 0A000)",
         'see that `alter table "public"."$t" alter column "n" drop default, alter column "n" type integer using'
         ' "n"::integer` can be run there; it is tried again by itself',

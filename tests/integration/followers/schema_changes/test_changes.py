@@ -457,9 +457,7 @@ def test_a_table_inherits_and_no_longer_does(stage: Stage, cluster: Cluster):
         parent.run("alter table $t rename a to c")
         child.run("update $t set c = 'c2'")
         child.become_equal()
-        says = (
-            f"inherits from public.{parent.t} at the source, and the follower does not let us: child table is missing"
-        )
+        says = f"inherits from public.{parent.t} at the source, and the follower refuses that: child table is missing"
         eventually(lambda: says in (child.made.table(child.t).reason or ""))
         parent.run("update only $t set c = 'c1'")
         stage.arrive()
