@@ -21,8 +21,8 @@ from pipeline.postgres.queries import statement
 Copy = Literal["source", "log", "none"]
 State = Literal["copying", "following", "waiting", "paused", "stopped"]
 STATES: tuple[State, ...] = ("copying", "following", "waiting", "paused", "stopped")
-NOT_TAKEN_UP = "no server has taken it up yet"
-TAKES_UP = "the running server does so within seconds"
+NOT_TAKEN_UP = "no server has started this follower yet"
+TAKES_UP = "a running server starts it within seconds"
 START_SERVER = "start `pipeline serve`"
 
 

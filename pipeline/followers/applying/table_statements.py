@@ -75,7 +75,7 @@ class TableStatements:
 
     @cached_property
     def take_rows(self) -> str:
-        """Delete rows, and keep those values in the temporary table."""
+        """Delete rows, and keep their values that the log lacks in the temporary table."""
         shape = self._shape
         return self._compose("take_rows", given=shape.marks, same=shape.same_key, carried=self._carried_values)
 

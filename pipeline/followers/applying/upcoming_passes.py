@@ -22,7 +22,7 @@ ALONE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class LogSelection:
-    """The events that an applier reads: of a source, for the current form of its tables, before the epoch of `gap`."""
+    """The events that an applier wants to read: those of one source for these tables, before the epoch of `gap`."""
 
     id: uuid.UUID
     tables: FollowedTables

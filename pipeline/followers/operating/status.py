@@ -127,7 +127,7 @@ def _state(each: RegisteredFollower, served: bool, starts: bool) -> tuple[str, s
     if not served and each.state != "stopped":
         return ("waiting", STARTING, None) if starts else ("waiting", NO_SERVER, START_SERVER)
     if each.state == "paused":
-        return "waiting", "it was resumed, and has not begun again yet", None
+        return "waiting", "the follower was resumed, and its server has not started it yet", None
     return each.state, each.reason, each.remedy
 
 

@@ -108,7 +108,7 @@ def _bypass(registration: RegisteredFollower, error: RowDiffersError | NotFollow
     if error.remedy is not None:
         return error.remedy
     skip = f"`pipeline followers skip-transaction {registration.name} {error.seq}`"
-    return f"{_resync(registration, error.table or '*')}, or do without that transaction: {skip}"
+    return f"{_resync(registration, error.table or '*')}, or skip that transaction: {skip}"
 
 
 def _resync(registration: RegisteredFollower, table: str) -> str:

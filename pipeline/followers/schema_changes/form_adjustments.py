@@ -177,7 +177,10 @@ def _change(
     formed: HistoryPlace,
     now: SourceForm,
 ) -> FormDifference:
-    """Return the difference from the form with which the table was created, or that the history has of this place."""
+    """Return the difference between the table's form and the form of its copy.
+
+    The table's form is the one with which it was created, or the one that the history has of this place.
+    """
     begins = FollowerPosition(registration.source_id, registration.name)
     made = copies.find_form(follower, begins, table.table_oid)
     stored = reached_versions.find(follower, begins).get(table.table_oid)

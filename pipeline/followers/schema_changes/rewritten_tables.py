@@ -27,14 +27,14 @@ _BEGIN_REWRITES = """\
 update pipeline_follower.position set rewrites_upto = %(upto)s
 where source_database_id = %(source)s and follower = %(follower)s and rewrites_upto is null
 """
-"""Store the rewrite after which rewritten tables must be copied again."""
+"""Store this rewrite, if none is stored yet: only later rewrites need copies of their tables."""
 _NEWEST_REWRITE = "select coalesce(max(r.id), 0) from pipeline.rewrites r where r.source_id = %(source)s"
 """Read the newest rewrite of any table that was found at a source."""
 _STORE_REWRITES = """\
 update pipeline_follower.position set rewrites_upto = greatest(rewrites_upto, %(upto)s)
 where source_database_id = %(source)s and follower = %(follower)s
 """
-"""Store up to which rewrite copies of tables are made or requested."""
+"""Store the newest rewrite up to which all copies of rewritten tables are made or requested."""
 
 
 @dataclass(frozen=True)

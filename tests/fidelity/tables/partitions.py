@@ -11,7 +11,7 @@ _RESYNC = "`pipeline followers resync NAME public.t`"
 _KEYLESS = Stop(
     "table public.t of the follower stops before seq N: it changes a row by a key that only some partitions have, so"
     " that it cannot be found",
-    f"{_RESYNC}, or do without that transaction: `pipeline followers skip-transaction NAME N`",
+    f"{_RESYNC}, or skip that transaction: `pipeline followers skip-transaction NAME N`",
     resync=True,
 )
 CASES = (

@@ -17,7 +17,7 @@ from pipeline.followers.registry import RegisteredFollower
 from pipeline.followers.running import remedies
 
 RESYNC = "`pipeline followers resync reports"
-SKIP = "or do without that transaction: `pipeline followers skip-transaction reports 7`"
+SKIP = "or skip that transaction: `pipeline followers skip-transaction reports 7`"
 
 
 def found() -> RegisteredFollower:

@@ -59,7 +59,7 @@ REPORTS = RegisteredFollower(
         ("running", "copying", False, "waiting", status.NO_SERVER),
         ("running", "stopped", False, "stopped", None),
         ("running", "stopped", True, "stopped", None),
-        ("running", "paused", True, "waiting", "it was resumed, and has not begun again yet"),
+        ("running", "paused", True, "waiting", "the follower was resumed, and its server has not started it yet"),
         ("paused", "following", True, "paused", "a user has paused it"),
         ("paused", "stopped", False, "paused", "a user has paused it"),
     ],

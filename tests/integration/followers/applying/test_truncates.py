@@ -107,7 +107,7 @@ def test_where_nothing_says_which_rows_it_had_the_follower_stops(
         with pytest.raises(NotFollowableError) as stopped:
             drain(applier)
         assert stopped.value.why == "partition"
-        assert "the source cannot say any more which rows it had" in str(stopped.value)
+        assert "the source no longer knows which rows it had" in str(stopped.value)
         assert there.rows(f"select id from {name}") == [(1,)]
 
 

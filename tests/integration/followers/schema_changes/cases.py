@@ -223,8 +223,8 @@ STOPS = {
     ),
     "a view needs a column that was dropped": Stop(
         ("alter table $t drop b", "update $t set a = 'a2'"),
-        "table public.$t of the follower stops: the source dropped column b of public.$t, and the follower does not let"
-        " us: cannot drop column b of table public.$t because other objects depend on it (SQLSTATE 2BP01)",
+        "table public.$t of the follower stops: the source dropped column b of public.$t, and the follower refuses"
+        " that: cannot drop column b of table public.$t because other objects depend on it (SQLSTATE 2BP01)",
         'see that `alter table "public"."$t" drop column "b"` can be run there; it is tried again by itself',
         there=("create view looks as select b from $t",),
         repaired=("drop view looks",),
