@@ -12,7 +12,9 @@ REMEMBERED_ENDS = 131_072
 
 
 class AcknowledgementTracker:
-    """Computes positions. None is beyond the last sent event, and by transactions none is inside a transaction."""
+    """Computes the position of each acknowledgement: never beyond the last sent event, and never inside a transaction
+    if the client gets whole transactions.
+    """
 
     def __init__(self, position: int, *, by_transaction: bool) -> None:
         """`position`: the seq after which the client begins. `by_transaction`: the client gets whole transactions."""

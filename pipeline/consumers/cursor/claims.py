@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 REVIEW_SECONDS = 2.0
 """Seconds between two checks of this process's cursors; the checks also show that the process is not frozen."""
 _LOCK_SESSION = "select pg_catalog.pg_try_advisory_lock(1346981969, pg_catalog.hashtext(%(session)s))"
-"""SQL that shows, as long as the session lives, that this process lives; cursors name it in `reader_session`."""
+"""SQL for the advisory lock by which other processes see that this one lives; it ends with the session."""
 _REVIEW_CURSORS = """\
 select name, state, position, reader_session
 from pipeline.consumers

@@ -105,7 +105,9 @@ class EventFrames:
 
 
 class TransactionFrames:
-    """Makes frames of mode `transactions`. A part is held until it is known if its transaction continues after it."""
+    """Makes frames of mode `transactions`. The last events are held until it is known whether more of their transaction
+    follow.
+    """
 
     def __init__(self, max_events: int) -> None:
         self._max_events = max_events

@@ -32,7 +32,7 @@ from pipeline.postgres.queries import statement
 MAX_CHUNK_EVENTS, MIN_CHUNK_EVENTS = 5_000, 300
 """The most events of one chunk, and the number below which no chunk is shortened to save time."""
 MAX_CHUNK_CONSUMERS = 10
-_SECONDS_PER_EVENT, _SECONDS_PER_EVENT_AND_OTHER = 15e-6, 6e-6
+_SECONDS_PER_EVENT, _SECONDS_PER_OTHER = 15e-6, 6e-6
 """Estimates: seconds to apply an event for the first consumer of a chunk, and for each other consumer of it."""
 _DEFAULT_HEAD = "select coalesce(last_seq, 0) from pipeline.shuffle_progress where source_id = %(source)s"
 """SQL for the newest committed seq of the default events table."""
@@ -92,7 +92,7 @@ def _find_head(connection: Connection, source: uuid.UUID, table: str | None) -> 
 
 
 class _CatchUp:
-    """One call of `catch_up`. Consumers at the same position are one group, and share chunks."""
+    """One call of `catch_up`. Consumers at the same position share chunks."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class _CatchUp:
     ) -> None:
         self._connection, self._default, self._heads, self._odd = connection, default, heads, odd
         self._within, self._until = within, time.monotonic() + within
-        self._groups = defaultdict[_QueuePosition, list[RecordsConsumer]](list)
+        self._by_position = defaultdict[_QueuePosition, list[RecordsConsumer]](list)
         self._has_applied = self._lags = False
 
     def run(self, records_consumers: Sequence[RecordsConsumer]) -> CatchUpResult:
@@ -112,37 +112,37 @@ class _CatchUp:
             table, after = consumer.events_table, consumer.applied_seq
             if consumer.has_deferred or after < self._heads[table]:
                 is_single = consumer.id in self._odd or not can_be_plain(consumer)
-                self._groups[_QueuePosition(table, after, consumer.id if is_single else None)].append(consumer)
-        while self._groups:
-            position = min(self._groups, key=lambda position: position.seq)
-            group = self._groups.pop(position)
-            for at in range(0, len(group), MAX_CHUNK_CONSUMERS):
-                self._advance_group(position, group[at : at + MAX_CHUNK_CONSUMERS])
+                self._by_position[_QueuePosition(table, after, consumer.id if is_single else None)].append(consumer)
+        while self._by_position:
+            position = min(self._by_position, key=lambda position: position.seq)
+            lagging = self._by_position.pop(position)
+            for at in range(0, len(lagging), MAX_CHUNK_CONSUMERS):
+                self._advance_consumers(position, lagging[at : at + MAX_CHUNK_CONSUMERS])
         if not self._has_applied:
             return CatchUpResult.NOTHING
         return CatchUpResult.LAGGING if self._lags else CatchUpResult.ALL
 
-    def _advance_group(self, position: _QueuePosition, group: list[RecordsConsumer]) -> None:
-        """Apply a chunk. It ends at the position of the next group at the latest, and then both groups become one."""
-        if self._has_applied and time.monotonic() >= self._until and not group[0].has_deferred:
+    def _advance_consumers(self, position: _QueuePosition, lagging: list[RecordsConsumer]) -> None:
+        """Apply a chunk. It ends at the next position of other consumers at the latest, to share their next chunk."""
+        if self._has_applied and time.monotonic() >= self._until and not lagging[0].has_deferred:
             self._lags = True
             return
         others = (
             other.seq
-            for other in self._groups
+            for other in self._by_position
             if other.events_table == position.events_table and other.single is position.single is None
         )
         end = position._replace(seq=min(others, default=self._heads[position.events_table]))
-        reached = self._apply_chunk(position, group, end.seq)
-        if end in self._groups:
-            self._groups[end] += reached
-        self._lags |= len(reached) < len(group)
+        reached = self._apply_chunk(position, lagging, end.seq)
+        if end in self._by_position:
+            self._by_position[end] += reached
+        self._lags |= len(reached) < len(lagging)
 
-    def _apply_chunk(self, position: _QueuePosition, group: list[RecordsConsumer], end: int) -> list[RecordsConsumer]:
+    def _apply_chunk(self, position: _QueuePosition, lagging: list[RecordsConsumer], end: int) -> list[RecordsConsumer]:
         """Return the consumers that have reached `end`; none if another session has locked them."""
         table = self._default if position.events_table is None else EventsTable.parse(position.events_table)
         with self._connection.transaction():
-            claimed = consumers.claim(self._connection, group)
+            claimed = consumers.claim(self._connection, lagging)
             if not claimed:
                 return []
             after = min(consumer.applied_seq for consumer in claimed)
@@ -158,7 +158,7 @@ class _CatchUp:
 
     def _find_end(self, table: EventsTable, after: int, end: int, number: int) -> int:
         """Return the last seq of a chunk for this number of consumers, at most `end`."""
-        seconds = _SECONDS_PER_EVENT + _SECONDS_PER_EVENT_AND_OTHER * (number - 1)
+        seconds = _SECONDS_PER_EVENT + _SECONDS_PER_OTHER * (number - 1)
         most = min(MAX_CHUNK_EVENTS, max(MIN_CHUNK_EVENTS, int(self._within / seconds)))
         if end - after <= most:
             return end
@@ -207,14 +207,14 @@ def apply_plain(
     Skips the consumers for which the chunk is odd: `items.apply_events` applies it for them. Call this function in the
     transaction that has claimed the consumers. It waits for no lock: changes of locked items are deferred.
     """
-    values = {"filters": group_by_filter(consumers), "after": consumers[0].applied_seq, "upto": upto}
+    values = {"filters": list_filters(consumers), "after": consumers[0].applied_seq, "upto": upto}
     query = compose_plain(events.as_string(connection))
     ((changed, odd),) = connection.execute(query, values, prepare=True).fetchall()
     return AppliedChunk(changed, odd)
 
 
-def group_by_filter(consumers: Sequence[RecordsConsumer]) -> Jsonb:
-    """Return the filters with the ids of their consumers. Consumers share a filter, so that events are sorted once."""
+def list_filters(consumers: Sequence[RecordsConsumer]) -> Jsonb:
+    """Return each filter once, with the ids of its consumers, so that its events are sorted only once."""
     ids_of = defaultdict[tuple[tuple[str, ...], tuple[str, ...]], list[int]](list)
     for consumer in consumers:
         ids_of[tuple(patterns.likes(consumer.tables)), tuple(consumer.actions)].append(consumer.id)

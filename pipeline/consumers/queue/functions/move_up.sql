@@ -1,6 +1,7 @@
--- Make items available that were behind these items, which are settled or dead now, if each event is an item.
--- Returns the number of items that became available. Items are locked in the order of the queue. If two sessions settle
--- the last two items in front of another one, one session waits here for the other, and then makes the item available.
+-- If each event is an item: make the items available that waited behind `gone`, which are settled or dead letters now.
+-- Returns the number of items that became available. Items are locked in the order of the queue. Suppose two sessions
+-- settle the last two items in front of a third item: one session waits here for the other, then sees both items
+-- settled, and makes the third item available.
 create or replace function pipeline.move_up(gone public.consumer_records[]) returns integer
 language plpgsql set search_path = ''
 as $$

@@ -1,7 +1,6 @@
--- Return the time at which the next delivery expires, or the next delay ends. If it has passed, items can be received
--- now.
--- Items that receive would not deliver then are left out: clients are notified when such an item becomes available, or
--- another time in the result comes first.
+-- Return the time at which the next delivery expires, or the next delay ends. If that time has passed, items can be
+-- received now. Items that receive would not deliver at their time are left out: they become available at the time of
+-- another item, or with a notification.
 -- The settings make Postgres read items in the order of the queue, and find them by their keys. The statistics of a
 -- queue are always out of date. jit is off: the cost of disabled plans would make Postgres 15 to 17 compile each query.
 create or replace function pipeline.next_visible(consumer text) returns timestamptz

@@ -1,6 +1,6 @@
 -- Put dead letters back, if each event is an item. Each is placed behind the available and delivered items of its row
--- or group, and before its other items. With group_by a dead letter waits only in the line of its group, because it has
--- lost its place among the items of its row.
+-- or group, and in front of the blocked items there. With group_by a dead letter waits only in the line of its group,
+-- because it has lost its place among the items of its row.
 create or replace function pipeline.retry_in_line(me pipeline.consumers, seqs bigint[]) returns integer
 language plpgsql set search_path = ''
 as $$

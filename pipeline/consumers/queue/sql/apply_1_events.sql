@@ -20,8 +20,8 @@ clock as materialized (
             or root.table_schema || '.' || root.table_name like any (%(patterns)s))
         and (%(actions)s::text[] = '{{}}' or e.action = any (%(actions)s)
             or e.action = 'update' and e.changes is not null and 'delete' = any (%(actions)s))
-        -- An event in the place of a dead letter does not contain the row. An outdated event was retried after a newer
-        -- change of its row.
+        -- Left out: an event in the place of a dead letter, which does not contain the row, and an event that was
+        -- retried after a newer change of its row.
         and (e.metadata is null or not (
             e.metadata ? 'parked' and e.action in ('insert', 'update', 'read') or e.metadata ? 'outdated'))
 )

@@ -124,7 +124,7 @@ def test_versions_of_tables_are_found_by_index(staged: Staged):
         statement("wires.sequin", "find_kept_events"): {"ack_ids": []},
         items._compose_apply(DEFAULT.identifier.as_string(staged.connection), True).decode(): folding,
         queue_apply.compose_plain(DEFAULT.identifier.as_string(staged.connection)).decode(): {
-            "filters": queue_apply.group_by_filter(consumers.list_consumers(staged.connection)),
+            "filters": queue_apply.list_filters(consumers.list_consumers(staged.connection)),
             "after": 0,
             "upto": 1,
         },
