@@ -40,9 +40,9 @@ def figures() -> Figures:
 
 def body(found: Figures) -> str:
     """Return the part of the page that holds figures."""
+    machines = {_machine(found, kind) for kind in KINDS}
     rates = [
-        (KINDS[kind], *(found[kind, f"{name}: changes/s"] for name in PROGRAMS.values()), _machine(found, kind))
-        for kind in KINDS
+        (label, *(found[kind, f"{name}: changes/s"] for name in PROGRAMS.values())) for kind, label in KINDS.items()
     ]
     times = [
         (name, *(found["stream-latency", f"{raw}: commit to received, {figure}: ms"] for figure in _TIMES))
@@ -57,8 +57,8 @@ def body(found: Figures) -> str:
     memory = [(KINDS[kind], str(_server_memory(found, kind)), *_peer_memory(found, kind)) for kind in KINDS]
     return "\n\n".join(
         (
-            "Changes a second, median of three:",
-            _table(("backlog of", *PROGRAMS, "measured on"), rates),
+            f"Changes a second, median of three, on {' and '.join(sorted(machines))}:",
+            _table(("backlog of", *PROGRAMS), rates),
             f"From commit to client, in ms, on {_machine(found, 'stream-latency')}:",
             _table(("client", *_TIMES), times),
             "The most memory at any time while reading the backlog, in MB, without the processes of Postgres:",

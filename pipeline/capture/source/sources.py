@@ -49,7 +49,7 @@ _EPOCHS = "select epoch, after_seqs from pipeline.epochs where source_id = %(sou
 _FORGET_CARRIED = "delete from pipeline.carried_transactions where source_id = %(source)s and commit_lsn < %(from_lsn)s"
 """Delete the transactions that the slot no longer sends."""
 _READS_FROM = "select case when reads_tables is false then reads_from end from pipeline.sources where id = %(source)s"
-"""Of the tables that are captured now, only those that joined after this time are read; null: all."""
+"""The time after which a captured table must have joined, so that its rows are read; null: all are read."""
 
 
 @dataclass(frozen=True)
