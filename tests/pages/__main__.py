@@ -28,7 +28,7 @@ def installed() -> Iterator[Installation]:
         subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         (wheel,) = work.glob("*.whl")
         subprocess.run([sys.executable, "-m", "venv", work / "venv"], check=True)
-        pip = [str(work / "venv" / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [str(work / "venv" / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
         subprocess.run([*pip, "--constraint", str(ROOT / "constraints.txt"), str(wheel)], check=True)
         subprocess.run(["git", "clone", "--quiet", ROOT, work / "checkout"], check=True)
         yield Installation(work / "venv" / "bin", wheel, work / "checkout")

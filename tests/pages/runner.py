@@ -97,12 +97,13 @@ class PageRun:
 
     def run(self) -> None:
         """Run all steps; raise PageError at the first one that does not do what the page shows."""
-        for step in steps(self._page.read_text()):
+        found = list(steps(self._page.read_text()))
+        for step, following in zip(found, [*found[1:], None], strict=True):
             try:
                 if isinstance(step, PageMark):
                     self._obey(step)
                 else:
-                    self._run_block(step)
+                    self._run_block(step, following)
             except PageError:
                 raise
             except Exception as error:
@@ -134,7 +135,7 @@ class PageRun:
         else:
             self._succeed(ShownCommand(mark.line, mark.value.removeprefix("$ "), []), {})
 
-    def _run_block(self, block: FencedBlock) -> None:
+    def _run_block(self, block: FencedBlock, following: PageMark | FencedBlock | None) -> None:
         if "not run" in block.marks:
             self.left_out.append(f"{self._where(block.line)}: {block.marks['not run']}")
         elif block.file:
@@ -147,7 +148,9 @@ class PageRun:
             if wrong := difference(block.text.splitlines(), self._printed):
                 raise PageError(f"{self._where(block.line)}: it printed something else:\n{wrong}")
         elif line := self._program(block):
-            self._succeed(ShownCommand(block.line, line, []), block.marks)
+            has_output = isinstance(following, FencedBlock) and following.language == "text" and following.follows
+            shown = following.text.splitlines() if isinstance(following, FencedBlock) and has_output else []
+            self._succeed(ShownCommand(block.line, line, shown), block.marks, block.text)
 
     def _program(self, block: FencedBlock) -> str | None:
         file = f".block-{block.line}"
@@ -172,9 +175,10 @@ class PageRun:
         else:
             self._succeed(command, marks)
 
-    def _succeed(self, command: ShownCommand, marks: Mapping[str, str]) -> None:
-        """Run it until it prints what the page shows, if it only reads; else once."""
-        again = bool(_ONLY_READS.search(command.text)) and not _WRITES.search(command.text)
+    def _succeed(self, command: ShownCommand, marks: Mapping[str, str], program: str = "") -> None:
+        """Run it until it prints what the page shows, if it only reads; else once. `program`: the text that it runs."""
+        said = program or command.text
+        again = bool(_ONLY_READS.search(said)) and not _WRITES.search(said)
         text, until = self._local(command.text), time.monotonic() + PATIENCE / 4
         while True:
             status, self._printed = self._terminals.run(text, marks.get("type"), COMMAND_TIMEOUT)
@@ -183,8 +187,8 @@ class PageRun:
             if as_shown and wrong is None:
                 return
             if not again or time.monotonic() > until:
-                said = wrong if as_shown else f"exit status {status}\n{self._printed}"
-                raise PageError(f"{self._where(command.line)}: $ {command.text}\n{said}\n{self._servers()}")
+                why = wrong if as_shown else f"exit status {status}\n{self._printed}"
+                raise PageError(f"{self._where(command.line)}: $ {command.text}\n{why}\n{self._servers()}")
             time.sleep(0.3)
 
     def _wait_ready(self, program: RunningProgram, shown: list[str], line: int = 1) -> None:
@@ -209,7 +213,7 @@ class PageRun:
             text = text.replace(f":{port}", f":{free}")
         if self._installation.wheel and text.startswith("pip install"):
             text = re.sub(r"(?<=[ '\"])(\.|wal-pipeline-server)(?=$|[\[ '\"])", str(self._installation.wheel), text)
-            text = re.sub(r"^pip install", f"pip install --quiet --constraint {ROOT / 'constraints.txt'}", text)
+            text = re.sub(r"^pip install", f"pip install -qq --constraint {ROOT / 'constraints.txt'}", text)
         if self._installation.checkout and text.startswith("make "):
             text = f"make -C {self._installation.checkout} --no-print-directory {text.removeprefix('make ')}"
         return text
