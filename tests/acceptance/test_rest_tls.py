@@ -1,26 +1,21 @@
-"""HTTPS by the certificate settings, and files that are no good."""
+"""Files of the certificate settings that are no good; rpc/test_tls.py has a server with good ones."""
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
 import trustme
 
 from tests.fixtures.postgres import free_port
-from tests.fixtures.server import Serving, run_command
-from tests.fixtures.waiting import eventually
+from tests.fixtures.server import run_command
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ca.pem, cert.pem, key.pem, another key, a key with a passphrase and a file that is none."""
+    """A folder with cert.pem, key.pem, another key, a key with a passphrase and a file that is none."""
     folder = tmp_path_factory.mktemp("tls")
     authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
     for name, made in (("", authority.issue_cert("localhost")), ("other-", authority.issue_cert("localhost"))):
         made.private_key_pem.write_to_path(folder / f"{name}key.pem")
         made.cert_chain_pems[0].write_to_path(folder / f"{name}cert.pem")
@@ -35,16 +30,6 @@ def _locked(key: bytes) -> bytes:
     return form.load_pem_private_key(key, None).private_bytes(
         form.Encoding.PEM, form.PrivateFormat.PKCS8, form.BestAvailableEncryption(b"x")
     )
-
-
-def test_https(serve: Callable[..., Serving], files: Path) -> None:
-    server = serve(http_certificate=files / "cert.pem", http_key=files / "key.pem", wait=False)
-    with httpx.Client(verify=ssl.create_default_context(cafile=files / "ca.pem"), timeout=60) as client:
-        where = f"https://localhost:{server.port}"
-        eventually(lambda: client.get(f"{where}/readyz").status_code == 200, timeout=60, errors=(httpx.TransportError,))
-        assert client.get(f"{where}/v1/consumers").json() == {"data": []}
-    with pytest.raises(httpx.TransportError):
-        httpx.get(f"http://localhost:{server.port}/healthz")
 
 
 @pytest.mark.parametrize(

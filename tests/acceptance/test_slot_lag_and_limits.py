@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import psycopg
 import pytest
 
 from pipeline.capture.source import slots
 from pipeline.postgres import connections, session_settings
+from tests.fixtures.api import Api
 from tests.fixtures.catching_up import BEHIND, MEGABYTE, CatchingUp, catching_up
 from tests.fixtures.postgres import Cluster, unique
-from tests.fixtures.server import Serving, run_command
+from tests.fixtures.server import run_command
 from tests.fixtures.waiting import eventually
 
 LAG = (
@@ -32,16 +32,16 @@ def stage(quiet_cluster: Cluster, cluster: Cluster, tmp_path: Path) -> Iterator[
         yield made
 
 
-def metric(server: Serving, slot: str) -> float:
-    found = re.search(rf'^pipeline_slot_lag_bytes{{slot="{slot}"}} (\S+)$', server.get("/metrics").text, re.MULTILINE)
+def metric(served: Api, slot: str) -> float:
+    found = re.search(rf'^pipeline_slot_lag_bytes{{slot="{slot}"}} (\S+)$', served.get("/metrics").text, re.MULTILINE)
     assert found is not None
     return float(found[1])
 
 
 def test_lag_in_bytes_is_shown_per_slot(
-    serve: Callable[..., Serving], source_dsn: str, database_dsn: str, slot_name: str, tmp_path: Path
+    api: Callable[..., Api], source_dsn: str, database_dsn: str, slot_name: str, tmp_path: Path
 ) -> None:
-    api = serve(arguments=("serve", "--only", "api"), wait=False)
+    served = api(source_dsn=source_dsn, slot=slot_name)
     with connections.connect(source_dsn, "source", settings=session_settings.SERVER) as source:
         slots.create(source, slot_name)
         for megabytes in (50, 5):  # the second time at once, too: nothing is kept between two looks
@@ -49,7 +49,7 @@ def test_lag_in_bytes_is_shown_per_slot(
             lag = source.execute(LAG, [slot_name]).fetchone()
             assert lag is not None
             assert lag[0] > 50 * MEGABYTE
-            shown = eventually(lambda: metric(api, slot_name), 60, (AssertionError, httpx.TransportError))
+            shown = eventually(lambda: metric(served, slot_name), 60)
             assert shown == pytest.approx(float(lag[0]), abs=MEGABYTE)
     settings = {"source_dsn": source_dsn, "database_dsn": database_dsn, "slot": slot_name}
     status = json.loads(run_command("status", "--json", folder=tmp_path, **settings).stdout)

@@ -9,8 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.fixtures.served_follower import Following
+from tests.fixtures.served_follower import SHARED, Following
 from tests.fixtures.waiting import eventually
+
+pytestmark = pytest.mark.xdist_group(SHARED)
 
 
 def write(source: psycopg.Connection, first: int) -> None:
@@ -29,7 +31,8 @@ def write(source: psycopg.Connection, first: int) -> None:
     source.execute("update lines set place = place + 100 where order_id = %s", (first,))
 
 
-def test_what_is_committed_arrives_though_everything_dies(following: Following, follower_dsn: str) -> None:
+def test_what_is_committed_arrives_though_everything_dies(following_alone: Following, follower_dsn: str) -> None:
+    following = following_alone
     write(following.source, 0)
     added = following.command("add", "reports", "--dsn", follower_dsn, "--copy", "log", "--schema", "exists")
     assert added["name"] == "reports"
@@ -102,7 +105,8 @@ def test_a_copy_goes_on_after_its_process_was_killed(following: Following, follo
 
 
 @pytest.mark.long
-def test_a_server_that_is_stopped_during_a_copy_goes_on_with_it(following: Following, follower_dsn: str) -> None:
+def test_a_server_that_is_stopped_during_a_copy_goes_on_with_it(following_alone: Following, follower_dsn: str) -> None:
+    following = following_alone
     write(following.source, 0)
     with psycopg.connect(following.source.info.dsn) as holder:
         holder.execute("lock table orders in access exclusive mode")

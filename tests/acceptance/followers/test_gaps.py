@@ -25,6 +25,12 @@ AFTER = (
 """Changes of rows that the log has not had, as it has them now or not at all."""
 
 
+@pytest.fixture
+def following(following_alone: Following) -> Following:
+    """Its server stops, and its slot is lost."""
+    return following_alone
+
+
 def count(there: psycopg.Connection, query: str) -> int:
     return int(str(there.execute(query.encode()).fetchall()[0][0]))
 

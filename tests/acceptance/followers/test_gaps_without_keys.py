@@ -10,6 +10,12 @@ from tests.fixtures.waiting import eventually
 
 
 @pytest.fixture
+def following(following_alone: Following) -> Following:
+    """Its server stops, and its slot is lost."""
+    return following_alone
+
+
+@pytest.fixture
 def prepared() -> tuple[str, str]:
     """One without a key."""
     return "create table heap (a int)", "create table heap (a int)"

@@ -8,9 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.fixtures.served_follower import Following
+from tests.fixtures.served_follower import SHARED, Following
 from tests.fixtures.server import run_command
 from tests.fixtures.waiting import eventually
+
+pytestmark = pytest.mark.xdist_group(SHARED)
 
 
 def lag(following: Following) -> dict[str, Any]:

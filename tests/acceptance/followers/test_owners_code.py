@@ -136,6 +136,12 @@ end $$;
 """
 
 
+@pytest.fixture
+def following(following_alone: Following) -> Following:
+    """The whole source looks up names among the owner's objects first."""
+    return following_alone
+
+
 def built(role: str = "", file: object = "") -> str:
     """Statements that make all objects, and let new sessions look up names among them first.
 

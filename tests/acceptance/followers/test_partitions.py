@@ -18,6 +18,12 @@ create table parted_rest partition of parted default;
 
 
 @pytest.fixture
+def following(following_alone: Following) -> Following:
+    """Its server also reads the rows that tables have when they join."""
+    return following_alone
+
+
+@pytest.fixture
 def prepared() -> tuple[str, str]:
     return PARTED, PARTED
 

@@ -8,8 +8,10 @@ import signal
 import psycopg
 import pytest
 
-from tests.fixtures.served_follower import Following
+from tests.fixtures.served_follower import SHARED, Following
 from tests.fixtures.waiting import eventually
+
+pytestmark = pytest.mark.xdist_group(SHARED)
 
 
 @pytest.mark.long

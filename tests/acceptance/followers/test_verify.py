@@ -13,9 +13,11 @@ import psycopg
 import pytest
 
 from tests.fixtures.background import BackgroundThread
-from tests.fixtures.served_follower import Following
+from tests.fixtures.served_follower import SHARED, Following
 from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
+
+pytestmark = pytest.mark.xdist_group(SHARED)
 
 ROWS, PLANTED = 25_000, 1_000
 """Several parts; only the test writes rows below `PLANTED`."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.fixtures.served_follower import Following
+from tests.fixtures.served_follower import SHARED, Following
 from tests.fixtures.waiting import eventually
+
+pytestmark = pytest.mark.xdist_group(SHARED)
 
 
 def test_wait_names_what_has_not_begun_and_returns_when_all_is_there(following: Following) -> None:

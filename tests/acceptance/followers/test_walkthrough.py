@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,11 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.server import Serving, run_command
+from tests.fixtures.served_follower import SHARED, SharedServer
+from tests.fixtures.server import run_command
 from tests.fixtures.waiting import eventually
+
+pytestmark = pytest.mark.xdist_group(SHARED)
 
 USERS = "create table users (id int generated always as identity primary key, name text, email text)"
 OTHERWISE = "create table users (email text, seen_at timestamptz default now(), id int primary key, name text)"
@@ -58,16 +61,21 @@ class Walkthrough:
 
 
 @pytest.fixture
-def walkthrough(
-    serve: Callable[..., Serving], source_dsn: str, database_dsn: str, follower_cluster: Cluster, tmp_path: Path
-) -> Iterator[Walkthrough]:
+def databases(follower_cluster: Cluster) -> Iterator[list[str]]:
+    """Three empty ones, which go after their followers."""
     with ExitStack() as stack:
-        there = [stack.enter_context(follower_cluster.database(f"slave{number}")) for number in range(1, 4)]
-        made = Walkthrough(source_dsn, database_dsn, there, follower_cluster, tmp_path)
-        stack.callback(made.close)
+        yield [stack.enter_context(follower_cluster.database(f"slave{number}")) for number in range(1, 4)]
+
+
+@pytest.fixture
+def walkthrough(
+    databases: list[str], shared_server: SharedServer, follower_cluster: Cluster, tmp_path: Path
+) -> Iterator[Walkthrough]:
+    source, log = shared_server.source.info.dsn, shared_server.log.info.dsn
+    with closing(Walkthrough(source, log, databases, follower_cluster, tmp_path)) as made:
         made.source.execute(USERS.encode())
         made.there[2].execute(OTHERWISE.encode())
-        serve(snapshot="never")
+        shared_server.require_captured()
         yield made
 
 

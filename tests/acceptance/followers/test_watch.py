@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from tests.fixtures.postgres import free_port
-from tests.fixtures.served_follower import Following
+from tests.fixtures.served_follower import SHARED, Following
 from tests.fixtures.server import COMMAND, environment
 from tests.fixtures.waiting import eventually
+
+pytestmark = pytest.mark.xdist_group(SHARED)
 
 
 @contextmanager

@@ -10,8 +10,7 @@ import pytest
 
 from pipeline.config.settings import Config
 from tests.fixtures.event_log import EventLog
-from tests.fixtures.grpc_place import require_clean
-from tests.fixtures.postgres import free_port
+from tests.fixtures.grpc_place import Place, require_clean
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
@@ -71,11 +70,8 @@ def test_the_default_port_is_waited_for_and_all_else_served(
     require_clean(server)
 
 
-def test_two_servers_do_not_share_a_port_without_a_word(
-    serve: Callable[..., Serving], tmp_path: Path, source_dsn: str, database_dsn: str
-) -> None:
-    port = free_port()
-    serve(grpc_port=port)
-    settings = {"source_dsn": source_dsn, "database_dsn": database_dsn, "grpc_port": port}
+@pytest.mark.xdist_group("rpc")
+def test_two_servers_do_not_share_a_port_without_a_word(place: Place, tmp_path: Path) -> None:
+    settings = {"source_dsn": place.source.info.dsn, "database_dsn": place.log.info.dsn, "grpc_port": place.port}
     done = run_command("serve", "--only", "grpc", folder=tmp_path, **settings)
-    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr, done
+    assert f"cannot listen on 127.0.0.1:{place.port}" in done.stderr, done

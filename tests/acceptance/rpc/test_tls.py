@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.fixtures.event_log import EventLog
 from tests.fixtures.grpc_place import TOKEN, Place, ids, listening, of, place_of
 from tests.fixtures.postgres import Cluster, free_port
 from tests.fixtures.rpc import refused
+from tests.fixtures.server import run_command
 from tests.fixtures.waiting import eventually
 from tests.fixtures.walstream import Client
 
@@ -71,6 +73,19 @@ def test_it_speaks_nothing_else(place: Place) -> None:
     stranger = grpc.ssl_channel_credentials(trustme.CA().cert_pem.bytes())
     with EventLog(f"localhost:{place.port}", TOKEN, stranger) as log, refused(grpc.StatusCode.UNAVAILABLE, ""):
         log.ack("x", 1, "x")
+
+
+def test_http_speaks_tls_too_and_health_takes_any_name(place: Place, files: Path, tmp_path: Path) -> None:
+    trusted = ssl.create_default_context(cafile=files / "ca.pem")
+    with httpx.Client(verify=trusted, timeout=60, headers={"authorization": f"Bearer {TOKEN}"}) as client:
+        where = f"https://localhost:{place.server.port}"
+        eventually(lambda: client.get(f"{where}/readyz").status_code == 200, errors=(httpx.TransportError,))
+        assert client.get(f"{where}/v1/consumers").json() == {"data": []}
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"http://localhost:{place.server.port}/healthz")
+    given = {"http_certificate": files / "cert.pem", "http_key": files / "key.pem", "http_host": "127.0.0.1"}
+    done = run_command("health", folder=tmp_path, http_port=place.server.port, **given)
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done
 
 
 def test_a_second_server_serves_plaintext_clients_of_walstream(place: Place) -> None:

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,12 @@ import pytest
 
 from pipeline.postgres.embedded import wheel_bin_dir
 from tests.fixtures.postgres import Cluster, free_port
-from tests.fixtures.server import ROOT, Serving, environment
+from tests.fixtures.served_follower import SHARED, SharedServer
+from tests.fixtures.server import ROOT, environment
 from tests.fixtures.waiting import eventually
 
 FOLDER = ROOT / "docs" / "examples" / "async_users"
+pytestmark = pytest.mark.xdist_group(SHARED)
 COMMANDS: list[str] = re.findall(r"^\$ (.*)$", (FOLDER / "README.md").read_text(), re.MULTILINE)
 
 
@@ -79,35 +81,35 @@ class Example:
         return found
 
 
+@pytest.fixture
+def databases(follower_cluster: Cluster) -> Iterator[list[str]]:
+    """Three empty ones, which go after their followers."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(follower_cluster.database(f"users{number}")) for number in (1, 2, 3)]
+
+
 @pytest.mark.parametrize("requests", [100, pytest.param(10_000, marks=pytest.mark.long)])
 def test_no_post_fails_and_all_four_have_the_same_users(
-    requests: int,
-    serve: Callable[..., Serving],
-    source_dsn: str,
-    database_dsn: str,
-    follower_cluster: Cluster,
-    tmp_path: Path,
+    requests: int, databases: list[str], shared_server: SharedServer, tmp_path: Path
 ) -> None:
-    server = serve(snapshot="never")
-    with ExitStack() as stack:
-        there = [stack.enter_context(follower_cluster.database(f"users{number}")) for number in (1, 2, 3)]
-        given = {f"FOLLOWER{number}_DSN": dsn for number, dsn in enumerate(there, 1)}
-        given |= {"SOURCE_DSN": source_dsn, "PIPELINE_URL": f"http://127.0.0.1:{server.port}"}
-        given |= {"PIPELINE_SOURCE_DSN": source_dsn, "PIPELINE_DATABASE_DSN": database_dsn}
-        example, port = Example(tmp_path, given), free_port()
-        with psycopg.connect(source_dsn, autocommit=True) as source, example.running("uvicorn", port):
-            published = "select from pg_publication_tables where tablename = 'users'"
-            eventually(lambda: source.execute(published).rowcount == 1)
-            assert example.run("followers add").count(" added; it is ") == 3
-            said = example.run("load.py", more=f"--url http://127.0.0.1:{port} --requests {requests}")
-            print(said)
-            assert re.search(rf"^{requests} POSTs in [\d.]+ s, errors: 0$", said, re.MULTILINE)
-            assert re.search(r"^peak lag: \d+ changes, [\d.]+ s$", said, re.MULTILINE)
-            assert re.search(r"^caught up [\d.]+ s after the last one$", said, re.MULTILINE)
-            expected = users(source_dsn)
-            assert len(expected) == requests
-        for dsn in there:
-            eventually(lambda dsn=dsn: users(dsn) == expected)  # type: ignore[misc]
+    source_dsn, server, there = shared_server.source.info.dsn, shared_server.server, databases
+    given = {f"FOLLOWER{number}_DSN": dsn for number, dsn in enumerate(there, 1)}
+    given |= {"SOURCE_DSN": source_dsn, "PIPELINE_URL": f"http://127.0.0.1:{server.port}"}
+    given |= {"PIPELINE_SOURCE_DSN": source_dsn, "PIPELINE_DATABASE_DSN": shared_server.log.info.dsn}
+    example, port = Example(tmp_path, given), free_port()
+    with psycopg.connect(source_dsn, autocommit=True) as source, example.running("uvicorn", port):
+        published = "select from pg_publication_tables where tablename = 'users'"
+        eventually(lambda: source.execute(published).rowcount == 1)
+        assert example.run("followers add").count(" added; it is ") == 3
+        said = example.run("load.py", more=f"--url http://127.0.0.1:{port} --requests {requests}")
+        print(said)
+        assert re.search(rf"^{requests} POSTs in [\d.]+ s, errors: 0$", said, re.MULTILINE)
+        assert re.search(r"^peak lag: \d+ changes, [\d.]+ s$", said, re.MULTILINE)
+        assert re.search(r"^caught up [\d.]+ s after the last one$", said, re.MULTILINE)
+        expected = users(source_dsn)
+        assert len(expected) == requests
+    for dsn in there:
+        eventually(lambda dsn=dsn: users(dsn) == expected)  # type: ignore[misc]
 
 
 def users(dsn: str) -> list[tuple[Any, ...]]:
