@@ -6,12 +6,15 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import LiteralString
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import SecretStr
 
 from pipeline.config import settings
@@ -23,7 +26,7 @@ from pipeline.operate.repair import adopt
 from pipeline.postgres import reading_session
 from pipeline.postgres.embedded import EmbeddedServer
 from tests.fixtures.data_directories import prepare
-from tests.fixtures.postgres import SETTINGS, bin_dir, free_port
+from tests.fixtures.postgres import SETTINGS, Cluster, bin_dir, free_port, short_directory, unique
 from tests.fixtures.replicating import catch_up, events, refuse, replicate_first
 from tests.fixtures.waiting import eventually
 
@@ -54,14 +57,19 @@ def major() -> int:
     return 18
 
 
+def started(directory: Path, major: int, data: Path) -> EmbeddedServer:
+    """A server with a copy of this data directory."""
+    directory.mkdir(mode=0o700)
+    shutil.copytree(data, directory / "data", symlinks=True)
+    server = EmbeddedServer(directory, bin_dir=bin_dir(major), settings=SETTINGS, port=free_port())
+    server.start()
+    return server
+
+
 @pytest.fixture
 def primary(major: int, blank: Callable[[int], Path], server_directory: Path) -> EmbeddedServer:
     """A source of the test's own; its disk is in the test's hands."""
-    server_directory.mkdir(mode=0o700)
-    shutil.copytree(blank(major), server_directory / "data", symlinks=True)
-    server = EmbeddedServer(server_directory, bin_dir=bin_dir(major), settings=SETTINGS, port=free_port())
-    server.start()
-    return server
+    return started(server_directory, major, blank(major))
 
 
 @pytest.fixture
@@ -87,26 +95,54 @@ def insert(server: EmbeddedServer, *numbers: int) -> None:
             connection.execute("insert into t values (%s)", [number])
 
 
+@dataclass(frozen=True)
+class SavedLoss:
+    """A source's data directory as it was restored, and the name of the database with the log that has more."""
+
+    data: Path
+    log: str
+    slot: str
+
+
+@pytest.fixture(scope="module")
+def saved_loss(cluster: Cluster, blank: Callable[[int], Path]) -> Iterator[Callable[[int], SavedLoss]]:
+    """`saved_loss(18)`: made once, for each test to copy."""
+    with ExitStack() as stack:
+
+        @cache
+        def make(major: int) -> SavedLoss:
+            directory = stack.enter_context(short_directory())
+            dsn, slot = stack.enter_context(cluster.database("events", cluster.template)), unique("slot")
+            primary, saved = started(directory, major, blank(major)), directory.with_name("saved")
+            config = of(primary, dsn, slot)
+            replicate_first(config)
+            insert(primary, 2)
+            primary.stop()
+            shutil.copytree(primary.data, saved, symlinks=True)
+            primary.start()
+            insert(primary, *range(1000, 1000 + MANY))
+            catch_up(config, LOST)
+            primary.stop("immediate")
+            return SavedLoss(saved, str(conninfo_to_dict(dsn)["dbname"]), slot)
+
+        yield make
+
+
 @pytest.fixture
-def restored(primary: EmbeddedServer, config: Config) -> Iterator[EmbeddedServer]:
+def lost(
+    major: int, saved_loss: Callable[[int], SavedLoss], cluster: Cluster, server_directory: Path
+) -> Iterator[tuple[EmbeddedServer, Config]]:
     """The log has 1, 2 and many more; the source's disk was restored to when 2 was there and not replicated yet."""
-    insert(primary, 2)
-    saved = primary.directory.with_name("saved")
-    primary.stop()
-    shutil.copytree(primary.data, saved, symlinks=True)
-    primary.start()
-    insert(primary, *range(1000, 1000 + MANY))
-    catch_up(config, LOST)
-    primary.stop()
-    shutil.rmtree(primary.data)
-    saved.rename(primary.data)
-    primary.start()
-    yield primary
+    saved = saved_loss(major)
+    with cluster.database("events", saved.log) as dsn:
+        source = started(server_directory, major, saved.data)
+        yield source, of(source, dsn, saved.slot)
 
 
 def test_a_restored_source_that_has_not_reached_our_position(
-    restored: EmbeddedServer, config: Config, monkeypatch: pytest.MonkeyPatch
+    lost: tuple[EmbeddedServer, Config], monkeypatch: pytest.MonkeyPatch
 ):
+    restored, config = lost
     insert(restored, 3)
     with pytest.raises(
         HistoryDivergedError, match=r"has written WAL only up to .*/.*, but we have stored up to .*/.*adopt"
@@ -128,7 +164,8 @@ def test_a_restored_source_that_has_not_reached_our_position(
 
 
 @pytest.mark.parametrize("major", [18, 15])
-def test_a_restored_source_that_has_written_past_our_position(restored: EmbeddedServer, config: Config):
+def test_a_restored_source_that_has_written_past_our_position(lost: tuple[EmbeddedServer, Config]):
+    restored, config = lost
     new = range(5000, 5000 + 2 * MANY)
     insert(restored, *new)
     confirmed = slot_position(restored, config)
@@ -157,7 +194,8 @@ def slot_position(server: EmbeddedServer, config: Config) -> str:
     return str(row[0])
 
 
-def test_a_second_restore_doubles_nothing_of_the_epochs_before(restored: EmbeddedServer, config: Config):
+def test_a_second_restore_doubles_nothing_of_the_epochs_before(lost: tuple[EmbeddedServer, Config]):
+    restored, config = lost
     saved = restored.directory.with_name("again")
     restored.stop()
     shutil.copytree(restored.data, saved, symlinks=True)
