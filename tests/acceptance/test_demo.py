@@ -16,7 +16,9 @@ import pytest
 import pipeline
 from pipeline.postgres.embedded import EmbeddedServer
 from tests.fixtures.data_directories import prepare
+from tests.fixtures.server import ROOT
 from tests.fixtures.waiting import eventually
+from tests.pages.output import difference
 
 VERDICT = "every change arrived once, in order"
 SMALL = """
@@ -82,6 +84,14 @@ def test_the_demo_ends_with_its_verdict(data_dir: Path, tmp_path: Path) -> None:
     assert "-U postgres -d pipeline" in output
     assert "-U shop -d source" in output
     assert "superuser" not in (data_dir / "serve.log").read_text()
+    assert difference(shown_in_readme(), output) is None
+
+
+def shown_in_readme() -> list[str]:
+    """What the README shows below `make demo`."""
+    _, _, shown = (ROOT / "README.md").read_text().partition("\n$ make demo\n")
+    assert shown
+    return shown.partition("\n```")[0].splitlines()
 
 
 @pytest.mark.long

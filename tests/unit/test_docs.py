@@ -213,3 +213,10 @@ def test_the_readme_says_what_it_is_on_one_screen() -> None:
     assert len(lines) <= README_LINES
     for needed in ("make demo", "every change arrived once, in order", "pipeline serve", "sequin_events"):
         assert needed in "\n".join(lines)
+
+
+def test_the_readme_has_the_figures_of_the_benchmarks() -> None:
+    _, _, numbers = (ROOT / "README.md").read_text().partition("\n## Numbers")
+    figures = re.findall(r"\d[\d,.]*\d", "".join(re.findall(r"^\|.*$", numbers, re.MULTILINE)))
+    assert len(figures) > 5
+    assert [each for each in figures if each not in (ROOT / "docs" / "benchmarks.md").read_text()] == []
