@@ -25,7 +25,7 @@ def installed() -> Iterator[Installation]:
     with tempfile.TemporaryDirectory(prefix="pages-") as folder:
         work = Path(folder)
         build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(work)]
-        subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
         (wheel,) = work.glob("*.whl")
         subprocess.run([sys.executable, "-m", "venv", work / "venv"], check=True)
         pip = [str(work / "venv" / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]

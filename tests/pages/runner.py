@@ -26,7 +26,8 @@ from tests.pages.terminal import RunningProgram, TerminalSet
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60
 """Seconds until a server is ready, or until a reader sees what was written before."""
-COMMAND_TIMEOUT = 300
+COMMAND_TIMEOUT, MAKE_TIMEOUT = 300, 1200
+"""Seconds for a command; `make` installs first what it needs."""
 SHOP = """
 create table orders (id int generated always as identity primary key, total numeric(10, 2), paid bool default false);
 create table notes (text text);
@@ -180,8 +181,9 @@ class PageRun:
         said = program or command.text
         again = bool(_ONLY_READS.search(said)) and not _WRITES.search(said)
         text, until = self._local(command.text), time.monotonic() + PATIENCE / 4
+        timeout = MAKE_TIMEOUT if text.startswith("make ") else COMMAND_TIMEOUT
         while True:
-            status, self._printed = self._terminals.run(text, marks.get("type"), COMMAND_TIMEOUT)
+            status, self._printed = self._terminals.run(text, marks.get("type"), timeout)
             wrong = difference(command.shown, self._printed)
             as_shown = status == int(marks.get("exits", 0))
             if as_shown and wrong is None:
