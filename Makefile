@@ -20,7 +20,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Each writes a part of docs/ that a test compares with what it is made from.
 PAGES := tests.fidelity.types.page tests.fidelity.types.sequin_forms tests.fidelity.tables.page \
-  tests.fidelity.follower_page tests.spark.fidelity tests.fixtures.process_diagram tests.migration.page tests.benchmarks.user_page
+  tests.fidelity.follower_page tests.spark.fidelity tests.fixtures.process_diagram tests.migration.page \
+  tests.fixtures.settings_page tests.benchmarks.user_page
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 help: ## This list

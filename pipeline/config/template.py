@@ -21,7 +21,7 @@ _GROUPS = {
     "source_dsn": "The databases",
     "slot": "Slot, tables and rows",
     "events_table": "The log",
-    "catchup_threshold": "Catching up after a backlog",
+    "catchup_threshold": "Backlogs and existing rows",
     "export_dir": "Exports to the lake",
     "http_host": "HTTP and gRPC",
     "wires": "Clients of other systems",
