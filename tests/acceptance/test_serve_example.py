@@ -1,4 +1,4 @@
-"""`pipeline serve --example` and `pipeline psql`, as a user without a database of their own tries the server."""
+"""`pipeline serve --example` and `pipeline psql`, as users try the server who bring no database."""
 
 from __future__ import annotations
 

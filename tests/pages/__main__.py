@@ -21,7 +21,7 @@ from tests.pages.runner import Installation, PageError, running
 
 @contextmanager
 def installed() -> Iterator[Installation]:
-    """The wheel in an environment of its own, and a checkout of the last commit."""
+    """Install the wheel in an empty environment, and check out the last commit."""
     with tempfile.TemporaryDirectory(prefix="pages-") as folder:
         work = Path(folder)
         build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(work)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FIRST = ("README.md", "docs/quickstart*.md")
-"""Pages that `make test` runs, too; without `pip install` and `make`, which have tests of their own."""
+"""Pages that `make test` runs, too; without `pip install` and `make`, which have their own tests."""
 OTHERS = ("docs/use-cases/*.md", "docs/how-to/*.md")
 MOST_LEFT_OUT = 12
 """Blocks of all pages that say `<!-- not run: … -->`."""

@@ -73,7 +73,7 @@ class RunningProgram:
 
 
 class TerminalSet:
-    """Terminals in one folder. Each has variables of its own; `environment` is what all begin with."""
+    """Terminals in one folder. Each has its own variables; `environment` is what all begin with."""
 
     def __init__(self, folder: Path, environment: dict[str, str], state: Path) -> None:
         self.folder, self.environment = folder, environment
