@@ -24,7 +24,6 @@ NOT_REWRITTEN = frozenset(
         "legacy-events-table",
         "move-to-a-follower",
         "read-iceberg",
-        "read-in-sql",
         "read-the-lake",
         "read-with-spark",
         "retention",

@@ -90,7 +90,7 @@ def test_a_temporary_table_takes_no_name_of_the_catalog(reader: psycopg.Connecti
 
 
 def test_the_statement_of_the_page_runs(reader: psycopg.Connection):
-    page = (ROOT / "docs/how-to/read-in-sql.md").read_text()
+    page = (ROOT / "docs/reference/types.md").read_text()
     statement = re.search(r"```sql\n(select seq, action, \(pipeline\.populate.*?)```", page, re.DOTALL)
     assert statement is not None
     shown = f"select seq, action, id, doc, tags[0:1] from ({statement[1].strip().removesuffix(';')}) s"

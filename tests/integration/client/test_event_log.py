@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -71,25 +70,6 @@ def test_everything_is_followed_in_order_and_then_what_comes(reader: EventLog, l
     last = add_inserts(log, 10)
     announce(log)
     assert [next(found).seq for _ in range(10)][-1] == last
-
-
-def test_the_program_in_the_docs_does_what_it_says(log: psycopg.Connection, database_dsn: str) -> None:
-    program = re.search(
-        r"```python\n(from pipeline.client.+?)```", (ROOT / "docs/how-to/read-in-sql.md").read_text(), re.DOTALL
-    )
-    log.execute("create table my_position (seq bigint); insert into my_position values (0)")
-    applied: list[int] = []
-
-    def apply(_mine: psycopg.Connection, event: Event) -> None:
-        if event.seq > 20:
-            raise InterruptedError
-        applied.append(event.seq)
-
-    assert program is not None
-    with psycopg.connect(database_dsn, autocommit=True) as mine, pytest.raises(InterruptedError):
-        exec(program[1], {"dsn": database_dsn, "seq": 10, "mine": mine, "apply": apply})  # noqa: S102
-    assert applied == list(range(11, 21))
-    assert log.execute("select seq from my_position").fetchone() == (20,)
 
 
 def test_new_events_come_at_once_when_announced(
