@@ -16,7 +16,6 @@ NOT_REWRITTEN = frozenset(
         "adopt-a-source",
         "catch-up",
         "compare-with-the-source",
-        "consumers-in-sql",
         "exports",
         "followers-and-ddl",
         "from-a-subscription",
@@ -37,7 +36,6 @@ NOT_REWRITTEN = frozenset(
         "stream-changes",
         "stream-to-spark",
         "unwritable-changes",
-        "work-off-a-queue",
     )
 )
 """Pages that are not run yet. The list only becomes shorter: take out the page that you rewrite."""

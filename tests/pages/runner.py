@@ -177,7 +177,10 @@ class PageRun:
             self._succeed(command, marks)
 
     def _succeed(self, command: ShownCommand, marks: Mapping[str, str], program: str = "") -> None:
-        """Run it until it prints what the page shows, if it only reads; else once. `program`: the text that it runs."""
+        """Run it until it prints what the page shows, if it only reads or finds no row; else once.
+
+        `program`: the text that it runs.
+        """
         said = program or command.text
         again = bool(_ONLY_READS.search(said)) and not _WRITES.search(said)
         text, until = self._local(command.text), time.monotonic() + PATIENCE / 4
@@ -188,7 +191,7 @@ class PageRun:
             as_shown = status == int(marks.get("exits", 0))
             if as_shown and wrong is None:
                 return
-            if not again or time.monotonic() > until:
+            if not (again or "(0 rows)" in self._printed) or time.monotonic() > until:
                 why = wrong if as_shown else f"exit status {status}\n{self._printed}"
                 raise PageError(f"{self._where(command.line)}: $ {command.text}\n{why}\n{self._servers()}")
             time.sleep(0.3)
