@@ -157,7 +157,7 @@ def test_a_released_lake_holds_nothing_back_until_it_is_exported_to_again(aged_l
     aged_log.connection.execute("update pipeline.exports set committed_at = clock_timestamp()")
     aged_log.add(2 * PARTITION, OLD)
     assert aged_log.drop().partitions == 0
-    with pytest.raises(ConfigError, match="no lake in /elsewhere holds any events"):
+    with pytest.raises(ConfigError, match="no lake in /elsewhere prevents the drop of events"):
         retention.release_lake(aged_log.connection, "/elsewhere")
 
 
