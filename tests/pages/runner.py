@@ -38,7 +38,9 @@ select rolname from pg_roles union all select datname from pg_database
 union all select slot_name from pg_replication_slots union all select pubname from pg_publication order by 1
 """
 _SERVE = re.compile(r"(\w+=\S+ )*pipeline serve\b(?!.* --help)")
-_ONLY_READS = re.compile(r"\bselect\b|\bpipeline (status|check|verify|consumers list|followers list)\b|\bcurl\b", re.I)
+_ONLY_READS = re.compile(
+    r"\bselect\b|psql pipeline -At|\bpipeline (status|check|verify|consumers list|followers list)\b|\bcurl\b", re.I
+)
 _WRITES = re.compile(
     r"\b(insert|update|delete|create|drop|alter|truncate|receive|acknowledge)\b| -X |--json|--data", re.I
 )

@@ -1,6 +1,6 @@
 """Plans passes. A pass is a group of events that are applied together; a transaction applies one or more passes.
 
-The log shows only complete transactions (docs/delivery.md, G3), so a pass that reaches its end has complete ones.
+The log shows only complete transactions (docs/guarantees.md, G3), so a pass that reaches its end has complete ones.
 """
 
 from __future__ import annotations

@@ -80,6 +80,6 @@ class WalstreamMessages:
 
 
 def _says_nothing_new(action: str, metadata: dict[str, Any]) -> bool:
-    """True if the event has no values, or older ones than the log (docs/delivery.md): these clients see no metadata."""
+    """True if the event has no values, or older ones than the log (docs/events.md): these clients see no metadata."""
     without_values = "skipped" in metadata or ("parked" in metadata and action != "delete")
     return without_values or "outdated" in metadata
