@@ -170,7 +170,7 @@ def migrate(context: typer.Context, reader: Reader = None) -> int:
 @app.command(rich_help_panel=START, epilog="Example: pipeline health --ready")
 def health(
     context: typer.Context,
-    only: Only = None,
+    only: Annotated[RoleName | None, typer.Option("--only", help="The role that the server runs alone.")] = None,
     ready: Annotated[bool, typer.Option("--ready", help="Also check that the server replicates.")] = False,
 ) -> int:
     """Check if the running server is alive, for HEALTHCHECK and probes. Exit 1 if it is not."""

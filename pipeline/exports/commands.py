@@ -78,7 +78,9 @@ def export_list(context: typer.Context, as_json: Json = False, limit: Limit = 20
 
 @app.command("show", epilog="Example: pipeline export show 7")
 def export_show(
-    context: typer.Context, number: Annotated[int, typer.Argument(metavar="ID", min=1)], as_json: Json = False
+    context: typer.Context,
+    number: Annotated[int, typer.Argument(metavar="ID", min=1, help="Number that `export list` shows.")],
+    as_json: Json = False,
 ) -> int:
     """Show one range with its files."""
     from pipeline.exports import ledger

@@ -24,7 +24,7 @@ app = typer.Typer(help="Backfills: read the rows of tables in parallel with the 
 
 LOOK_SECONDS = 0.5
 """Seconds between two queries of --wait."""
-Number = Annotated[int, typer.Argument(metavar="ID", min=1, max=2**63 - 1)]
+Number = Annotated[int, typer.Argument(metavar="ID", min=1, max=2**63 - 1, help="Number that `backfill list` shows.")]
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="schema.table", show_default=False)]
 Where = Annotated[str | None, typer.Option(metavar="CONDITION", help="Read only the rows that fulfil this condition.")]
 Differences = Annotated[bool, typer.Option("--differences", help="Append only what differs from the log.")]

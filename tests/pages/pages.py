@@ -8,6 +8,7 @@ ROOT = Path(__file__).parents[2]
 FIRST = ("README.md", "docs/quickstart*.md")
 """Pages that `make test` runs, too; without `pip install` and `make`, which have their own tests."""
 OTHERS = (
+    "docs/reference/commands.md",
     "docs/how-it-works.md",
     "docs/events.md",
     "docs/guarantees.md",

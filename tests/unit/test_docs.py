@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
-import typer
 
-from pipeline.cli.main import app
 from pipeline.config.settings import Config
 from tests.benchmarks import user_page
 from tests.benchmarks.parts import GROUPS, PARTS
-from tests.fixtures import process_diagram, settings_page
+from tests.fixtures import commands_page, log_actions_page, process_diagram, settings_page
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("spark/*.md")])
@@ -24,8 +21,7 @@ INVARIANTS = (ROOT / "docs" / "internals" / "invariants.md").read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 GUARANTEES = (ROOT / "docs" / "internals" / "guarantees.md").read_text()
 FACTS = (ROOT / "docs" / "internals" / "postgres-facts.md").read_text()
-CHECKLIST = (ROOT / "docs" / "wire.md").read_text().partition("\n## Sequin's pull clients\n")[2]
-COMMANDS = (ROOT / "docs" / "reference" / "commands.md").read_text()
+CHECKLIST = (ROOT / "docs" / "internals" / "sequin-checklist.md").read_text()
 SCHEMA = (ROOT / "docs" / "schema.sql").read_text()
 PROGRAMS = sorted(
     path for folder in ("pipeline", "spark", "alembic", "tests") for path in ROOT.glob(f"{folder}/**/*.py")
@@ -103,15 +99,13 @@ def test_the_page_of_settings_shows_the_settings_of_the_code() -> None:
     assert set(settings_page.USES) == set(Config.model_fields)
 
 
-def commands() -> Iterator[str]:
-    group = typer.main.get_command(app)
-    for name, command in group.commands.items():  # type: ignore[attr-defined]
-        below = getattr(command, "commands", None)
-        yield from [f"{name} {sub}" for sub in below] if below else [name]
+def test_the_page_of_commands_shows_the_help_of_the_commands() -> None:
+    assert commands_page.PART.is_current(commands_page.body())
+    assert set(commands_page.NOTES) <= commands_page.names()
 
 
-def test_every_command_is_documented() -> None:
-    assert [command for command in commands() if f"| `pipeline {command}` |" not in COMMANDS] == []
+def test_the_page_of_log_actions_shows_the_actions_of_the_code() -> None:
+    assert log_actions_page.PART.is_current(log_actions_page.body())
 
 
 def test_relative_links_lead_somewhere() -> None:
@@ -133,7 +127,9 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_no_page_is_too_long_to_read() -> None:
-    pages = [path for path in DOCS if path.name not in ("benchmarks.md", "CHANGELOG.md")]
+    pages = [
+        path for path in DOCS if path.name not in ("benchmarks.md", "commands.md", "log-actions.md", "CHANGELOG.md")
+    ]
     assert [path for path in pages if len(path.read_text().splitlines()) > LONGEST_PAGE] == []
 
 
@@ -204,7 +200,7 @@ def test_every_fact_that_docs_name_by_number_is_there() -> None:
 def test_every_command_that_the_readme_shows_exists() -> None:
     shown = set(re.findall(r"^\$ pipeline (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE))
     assert shown
-    assert shown <= {command.split()[0] for command in commands()}
+    assert shown <= {command.split()[0] for command in commands_page.names()}
 
 
 def test_the_readme_says_what_it_is_on_one_screen() -> None:

@@ -11,7 +11,7 @@ import typer
 
 from pipeline.terminal.command import load
 
-Database = Annotated[Literal["source", "pipeline"], typer.Argument()]
+Database = Annotated[Literal["source", "pipeline"], typer.Argument(help="The database to open.")]
 Arguments = Annotated[list[str] | None, typer.Argument(help="Arguments for psql, such as -c 'select 1'.")]
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="The replication slots at the source.", no_args_is_help=True)
 
 
+SlotName = Annotated[str, typer.Argument(help="The name of the slot.")]
 Orphans = Annotated[
     bool, typer.Option("--orphans", help="List only copies of our slot that no part of a backlog needs.")
 ]
@@ -38,7 +39,7 @@ def slots_list(context: typer.Context, as_json: Json = False, orphans: Orphans =
 
 
 @app.command("create", epilog="Example: pipeline slots create spare")
-def slots_create(context: typer.Context, name: Annotated[str | None, typer.Argument()] = None) -> int:
+def slots_create(context: typer.Context, name: SlotName | None = None) -> int:
     """Create a slot (default: PIPELINE_SLOT), which keeps all changes committed from now on.
 
     For PIPELINE_SLOT, also create what must exist first: the tables of the pipeline database and the publications.
@@ -74,7 +75,7 @@ Force = Annotated[bool, typer.Option("--force", help="Delete the slot even if th
 
 
 @app.command("delete", epilog="Example: pipeline slots delete spare --yes")
-def slots_delete(context: typer.Context, name: str, force: Force = False, yes: Yes = False) -> int:
+def slots_delete(context: typer.Context, name: SlotName, force: Force = False, yes: Yes = False) -> int:
     """Delete a slot; the source then removes WAL that nothing else needs. Asks you to type the slot's name.
 
     If the slot belongs to a client's session, that session ends.
