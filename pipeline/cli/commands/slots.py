@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="The replication slots at the source.", no_args_is_help=True)
 
 
-SlotName = Annotated[str, typer.Argument(help="The name of the slot.")]
+_NAME = typer.Argument(help="The name of the slot.")
+SlotName = Annotated[str, _NAME]
+OptionalSlotName = Annotated[str | None, _NAME]
 Orphans = Annotated[
     bool, typer.Option("--orphans", help="List only copies of our slot that no part of a backlog needs.")
 ]
@@ -39,7 +41,7 @@ def slots_list(context: typer.Context, as_json: Json = False, orphans: Orphans =
 
 
 @app.command("create", epilog="Example: pipeline slots create spare")
-def slots_create(context: typer.Context, name: SlotName | None = None) -> int:
+def slots_create(context: typer.Context, name: OptionalSlotName = None) -> int:
     """Create a slot (default: PIPELINE_SLOT), which keeps all changes committed from now on.
 
     For PIPELINE_SLOT, also create what must exist first: the tables of the pipeline database and the publications.
