@@ -229,7 +229,7 @@ def _holders(config: Config, connection: Connection, table: EventsTable) -> list
                 LAKE,
                 lake,
                 upto,
-                f"see why with `pipeline export list`, or do without: `pipeline retention --release-lake {lake}`",
+                "it waits for the first export: see `pipeline export list`, or set PIPELINE_EXPORT_SCHEDULE=off",
             )
         )
     return sorted(found, key=lambda each: (each.position or 0, each.kind, each.name))
