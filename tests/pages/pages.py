@@ -9,6 +9,8 @@ FIRST = ("README.md", "docs/quickstart*.md")
 """Pages that `make test` runs, too; without `pip install` and `make`, which have their own tests."""
 OTHERS = (
     "docs/reference/commands.md",
+    "docs/reference/python.md",
+    "docs/reference/sql.md",
     "docs/how-it-works.md",
     "docs/events.md",
     "docs/guarantees.md",
