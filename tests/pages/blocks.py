@@ -11,7 +11,7 @@ A comment of one line stands before a block, or by itself:
     <!-- press: Ctrl-C -->              stop what was started last and stays
     <!-- given: the example -->         `pipeline serve --example` already runs
     <!-- given: own Postgres -->        the server `db` has the database `shop`, and you are its administrator `me`
-    <!-- given: $ mkdir exports -->     this command ran before
+    <!-- given: $ mkdir exports -->     this command ran before; `pipeline serve` runs already
     <!-- check: nothing is left -->     the server `db` has the same roles, databases, slots and publications as before
 """
 

@@ -22,7 +22,9 @@ MOST_LEFT_OUT = 12
 NOT_REWRITTEN = frozenset(
     f"docs/how-to/{name}.md"
     for name in (
-        "adopt-a-source",
+        "after-a-gap",
+        "after-a-restore",
+        "backfill",
         "catch-up",
         "compare-with-the-source",
         "exports",
@@ -30,6 +32,7 @@ NOT_REWRITTEN = frozenset(
         "from-a-subscription",
         "lake-in-a-bucket",
         "move-to-a-follower",
+        "partitions",
         "read-iceberg",
         "read-the-lake",
         "read-with-spark",
@@ -37,7 +40,6 @@ NOT_REWRITTEN = frozenset(
         "roles-at-the-source",
         "run-in-production",
         "schema-changes",
-        "snapshots",
         "stream-to-spark",
         "unwritable-changes",
     )

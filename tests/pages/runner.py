@@ -24,7 +24,7 @@ from tests.pages.output import difference
 from tests.pages.terminal import RunningProgram, TerminalSet
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60
+PATIENCE = 180
 """Seconds until a server is ready, or until a reader sees what was written before."""
 COMMAND_TIMEOUT, MAKE_TIMEOUT = 300, 1200
 """Seconds for a command; `make` installs first what it needs."""
@@ -39,7 +39,7 @@ union all select slot_name from pg_replication_slots union all select pubname fr
 """
 _SERVE = re.compile(r"(\w+=\S+ )*pipeline serve\b(?!.* --help)")
 _ONLY_READS = re.compile(
-    r"\bselect\b|psql pipeline -At|\bpipeline (status|check|verify|consumers list|followers list)\b|\bcurl\b", re.I
+    r"\bselect\b|psql pipeline -At|\bpipeline (status|check|verify|\w+(-\w+)? list)\b|\bcurl\b", re.I
 )
 _WRITES = re.compile(
     r"\b(insert|update|delete|create|drop|alter|truncate|receive|acknowledge)\b| -X |--json|--data", re.I
@@ -136,7 +136,7 @@ class PageRun:
         elif mark.value == "the example":
             self._wait_ready(self._terminals.start("pipeline serve --example"), [])
         else:
-            self._succeed(ShownCommand(mark.line, mark.value.removeprefix("$ "), []), {})
+            self._type(ShownCommand(mark.line, mark.value.removeprefix("$ "), []), {})
 
     def _run_block(self, block: FencedBlock, following: PageMark | FencedBlock | None) -> None:
         if "not run" in block.marks:
@@ -173,7 +173,7 @@ class PageRun:
             return
         if command.text.startswith(("pip install", "make ")) and self._installation.wheel is None:
             return
-        if "stays" in marks or _SERVE.match(command.text):
+        if "stays" in marks or (_SERVE.match(command.text) and "exits" not in marks):
             self._wait_ready(self._terminals.start(self._local(command.text)), command.shown, command.line)
         else:
             self._succeed(command, marks)
@@ -185,7 +185,7 @@ class PageRun:
         """
         said = program or command.text
         again = bool(_ONLY_READS.search(said)) and not _WRITES.search(said)
-        text, until = self._local(command.text), time.monotonic() + PATIENCE / 4
+        text, until = self._local(command.text), time.monotonic() + PATIENCE / 6
         timeout = MAKE_TIMEOUT if text.startswith("make ") else COMMAND_TIMEOUT
         while True:
             status, self._printed = self._terminals.run(text, marks.get("type"), timeout)
