@@ -47,7 +47,7 @@ def check_settings(source: Connection) -> CheckFindings:
     _, wal_level, may_replicate, user, standby = prepare.read_settings(source)
     if provider := providers.find_provider(source).name:
         yield CheckFinding(
-            "ok", "provider", f"{provider}, by the roles that it has; docs/providers.md says what differs there"
+            "ok", "provider", f"{provider}, by the roles that it has; docs/operate/providers.md says what differs there"
         )
     if standby:
         yield CheckFinding("error", "source", "is a standby", "set PIPELINE_SOURCE_DSN to its primary")

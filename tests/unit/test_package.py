@@ -66,7 +66,7 @@ def _names(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("provider", providers.PROVIDERS, ids=lambda provider: provider.role)
 def test_check_says_of_a_provider_what_the_page_says(provider: providers.PostgresProvider) -> None:
-    page = " ".join((ROOT / "docs" / "providers.md").read_text().replace("`", "").split())
+    page = " ".join((ROOT / "docs" / "operate" / "providers.md").read_text().replace("`", "").split())
     row = next(line for line in page.split(" | [") if line.startswith(provider.name.removesuffix(" or Aurora")))
     remedy = provider.logical.removeprefix("set the ").removeprefix("set ")
     assert remedy in row or provider.name == "Supabase"

@@ -1,6 +1,6 @@
 """Managed Postgres: finds the service that a source runs at, and how its users do what otherwise a superuser does.
 
-The texts are in docs/providers.md, too, with their sources.
+The texts are in docs/operate/providers.md, too, with their sources.
 """
 
 from __future__ import annotations
