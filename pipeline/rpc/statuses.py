@@ -28,13 +28,22 @@ async def abort(context: grpc.aio.ServicerContext[object, object], error: Except
     known = DatabaseUnavailableError(_GONE) if isinstance(error, grpc.aio.InternalError) else refusals.for_reader(error)
     if known is None:
         refusals.log_unexpected(error, "grpc.failed")
-        await context.abort(grpc.StatusCode.INTERNAL, _UNEXPECTED)
+        await _send(context, grpc.StatusCode.INTERNAL, _UNEXPECTED)
     status = grpc.StatusCode[refusals.codes(known).grpc]
     if isinstance(known, DatabaseUnavailableError):
         logger.info("a call ended: %s", known, extra={"action": "grpc.unavailable"})
-    await context.abort(
-        status, _AWAY if isinstance(known, DatabaseUnavailableError) and _ADDRESS.search(str(known)) else str(known)
+    await _send(
+        context,
+        status,
+        _AWAY if isinstance(known, DatabaseUnavailableError) and _ADDRESS.search(str(known)) else str(known),
     )
+
+
+async def _send(context: grpc.aio.ServicerContext[object, object], status: grpc.StatusCode, sentence: str) -> NoReturn:
+    try:
+        await context.abort(status, sentence)
+    except grpc.aio.InternalError:  # the client has disconnected: grpcio would log this as an error of ours
+        raise asyncio.CancelledError from None
     raise AssertionError("abort raises")
 
 
