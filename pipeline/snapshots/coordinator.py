@@ -283,9 +283,11 @@ class SnapshotCoordinator:
                         rewrites.settle(self._pipeline, rewritten, backfill.started_at, place)
         self._rounds.pop(backfill.id, None)
         self._ended.discard(backfill.id)
-        said = "they differed from the log" if backfill.compares else "the log had newer events of the other rows"
+        said = "; they differed from the log" if backfill.compares else ""
+        if not said and backfill.rows_added < backfill.rows_read:
+            said = "; the log had newer events of the other rows"
         logger.info(
-            "%s is read: %s rows, of which %s are events; %s",
+            "%s is read: %s rows, of which %s are events%s",
             backfill.table,
             backfill.rows_read,
             backfill.rows_added,
