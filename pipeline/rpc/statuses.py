@@ -42,7 +42,7 @@ async def abort(context: grpc.aio.ServicerContext[object, object], error: Except
 async def _send(context: grpc.aio.ServicerContext[object, object], status: grpc.StatusCode, sentence: str) -> NoReturn:
     try:
         await context.abort(status, sentence)
-    except grpc.aio.InternalError:  # the client has disconnected: grpcio would log this as an error of ours
+    except grpc.aio.InternalError:  # the client has disconnected: grpcio would log an error with a traceback
         raise asyncio.CancelledError from None
     raise AssertionError("abort raises")
 
