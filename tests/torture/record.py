@@ -72,12 +72,12 @@ class Run:
         return Counter({name: count for name, count in self.deeds.items() if name in DDL})
 
     def row(self, minutes: float, day: str) -> str:
-        """As a line of the table."""
+        """Return the run as a line of the table. The lines that it prints say which faults hit."""
         seeds = f"{self.first} to {self.first + self.seeds - 1}"
         failures = "none" if not self.failed else f"{len(self.failed)}: seed {', '.join(map(str, self.failed))}"
         cells = (day, self.version, f"{minutes:.0f}", seeds, f"{self.transactions:,}", f"{self.changes:,}")
         ddl = f"{self.ddl.total():,} of {len(self.ddl)} kinds"
-        return f"| {' | '.join((*cells, ddl, in_short(self.hits), failures))} |"
+        return f"| {' | '.join((*cells, ddl, f'{self.hits.total():,}', failures))} |"
 
 
 def in_short(hits: Mapping[str, int]) -> str:
