@@ -11,7 +11,7 @@ _FULL = "create table t (id int, a int, g int generated always as (a * 2) stored
 CASES = (
     Kind(
         "stored generated column, before 18",
-        "all but that column: Postgres does not send it",
+        "all columns but this one, because Postgres does not send it",
         _STORED,
         ("insert into t values (1, 1); update t set a = 2; delete from t",),
         (insert("t", "1", {"id": 1, "a": 1}), update("t", "1", {"id": 1, "a": 2}), delete("t", "1", {"id": 1})),
@@ -20,7 +20,7 @@ CASES = (
     ),
     Kind(
         "stored generated column, from 18 on",
-        "everything: our publications are made with `publish_generated_columns = stored`",
+        "everything, because the server's publications have `publish_generated_columns = stored`",
         _STORED,
         ("insert into t values (1, 1); update t set a = 2; delete from t",),
         (
@@ -33,7 +33,7 @@ CASES = (
     ),
     Kind(
         "generated column in the key, before 18",
-        "as with no key: Postgres does not send it",
+        "as with no key, because Postgres does not send it",
         _GENERATED_KEY,
         ("insert into t values (1, default, 'a'); update t set note = 'b'; delete from t",),
         (insert("t", "", {"a": 1, "note": "a"}),),
@@ -56,7 +56,7 @@ CASES = (
     ),
     Kind(
         "replica identity full with a stored generated column, before 18",
-        "all but that column",
+        "all columns but this one",
         _FULL,
         ("insert into t values (1, 1); update t set a = 2; delete from t",),
         (
@@ -82,8 +82,8 @@ CASES = (
     ),
     Kind(
         "virtual generated column",
-        "all but that column: Postgres never sends it; with replica identity full as with no key, as Postgres 18 "
-        "refuses to publish updates of such a table",
+        "all columns but this one, because Postgres never sends it; with replica identity full as with no key, "
+        "because Postgres refuses to publish its updates",
         "create table t (id int primary key, a int, v int generated always as (a * 2) virtual);"
         "create table f (id int primary key, a int, v int generated always as (a * 2) virtual);"
         "alter table f replica identity full",
@@ -103,7 +103,7 @@ CASES = (
     ),
     Kind(
         "generated column that comes and goes",
-        "what was published when a row was written; users' updates go on working",
+        "the columns that were published when a row was written; updates always work",
         "create table t (id int primary key, a int); alter table t replica identity full",
         (
             "insert into t values (1, 1)",
@@ -137,7 +137,7 @@ CASES = (
     ),
     Kind(
         "generated columns only, from 18 on",
-        "everything stored",
+        "everything that is stored",
         "create table t (g int generated always as (7) stored, v int generated always as (8))",
         ("insert into t default values",),
         (insert("t", "", {"g": 7}),),
@@ -145,7 +145,7 @@ CASES = (
     ),
     Kind(
         "identity and serial columns",
-        "everything, the numbers as they were given out",
+        "everything, with the numbers that Postgres assigned",
         "create table t (id bigint generated always as identity primary key, s serial, d int default 5, note text)",
         ("insert into t (note) values ('a'); update t set s = default; delete from t",),
         (

@@ -9,7 +9,7 @@ _WRITES = "insert into t values (1, 'a'); update t set note = 'b'; update t set 
 CASES = (
     Kind(
         "primary key",
-        "everything; `changes` has the old key where it changed, a delete the key",
+        "everything; if the key changes, `changes` has the old one; a delete has the key",
         "create table t (id int primary key, note text)",
         (_WRITES,),
         (
@@ -23,7 +23,8 @@ CASES = (
     ),
     Kind(
         "replica identity full",
-        "everything; `changes` has all old values that changed, a delete the whole row; `record_pk` is the primary key",
+        "everything; `changes` has the old value of each changed column, a delete the complete row; "
+        "`record_pk` is the primary key",
         "create table t (id int primary key, note text); alter table t replica identity full",
         (_WRITES,),
         (
@@ -63,7 +64,7 @@ CASES = (
     ),
     Kind(
         "no key",
-        "inserts and truncates; updates and deletes go on working, and are not captured",
+        "inserts and truncates; updates and deletes work at the source, but are not captured",
         "create table t (id int, note text)",
         (_WRITES,),
         (insert("t", "", {"id": 1, "note": "a"}), truncate("t")),
@@ -91,8 +92,8 @@ CASES = (
     ),
     Kind(
         "deferrable primary key",
-        "as with no key: it identifies nothing; "
-        "with replica identity full everything, also two keys that change places",
+        "as with no key, because it identifies nothing; "
+        "with replica identity full everything, also two keys that are exchanged",
         "create table t (id int primary key deferrable initially deferred, note text);"
         "create table f (like t, primary key (id) deferrable); alter table f replica identity full",
         (
@@ -115,7 +116,7 @@ CASES = (
     ),
     Kind(
         "key that comes, goes and changes",
-        "what the key was when a row was written; what is not captured without a key is as above",
+        "each change with the key of that time; without a key, inserts and truncates",
         "create table t (id int not null, code text not null unique)",
         (
             "insert into t values (1, 'a'); update t set code = 'b'; alter table t add primary key (id)",

@@ -50,7 +50,8 @@ CASES = (
     ),
     Kind(
         "key of every sort of type",
-        'numeric, uuid, timestamptz, "char", composite, text, bytea, float -0, domain, enum, interval, range, array',
+        'everything: numeric, uuid, timestamptz, "char", composite, text, bytea, float -0, domain, enum, interval, '
+        "range, array",
         f"{_ODD_TYPES};"
         'create table t (n numeric, u uuid, at timestamptz, c "char", p pair, t text, b bytea, f float8, '
         "d seven, m mood,"
@@ -96,7 +97,7 @@ CASES = (
     ),
     Kind(
         "key that changes back and forth",
-        "each step, in one transaction or many",
+        "each change of the key, in one transaction or in several",
         "create table t (id int primary key, note text); create table c (a int, b int, note text, primary key (a, b))",
         (
             "insert into t values (1, 'a'); update t set id = 2; update t set id = 1; update t set id = 1;"
@@ -119,7 +120,7 @@ CASES = (
     ),
     Kind(
         "key that is out of line (TOAST)",
-        "everything: one that an update leaves alone is in the WAL all the same",
+        "everything, because Postgres sends the key also if an update leaves it unchanged",
         "create table t (id text primary key, note text);"
         "alter table t alter id set storage external, alter note set storage plain;"
         "create table c (id text, n int, note text, primary key (id, n));"

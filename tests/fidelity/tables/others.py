@@ -7,7 +7,7 @@ from tests.fidelity.tables.case import AtFollower, Kind, Stop, delete, insert, t
 CASES = (
     Kind(
         "unlogged, temporary",
-        "nothing: they write no WAL that is decoded",
+        "nothing, because Postgres writes no WAL that it can decode",
         "create unlogged table u (id int primary key); create temporary table x (id int primary key)",
         (
             "insert into u values (1); update u set id = 2; insert into x values (1); update x set id = 2;"
@@ -19,7 +19,7 @@ CASES = (
     ),
     Kind(
         "unlogged that becomes logged",
-        "everything from then on; rows that it had before are not in the log until they are written again",
+        "everything from then on; existing rows only when they are written again",
         "create unlogged table u (id int primary key, note text)",
         (
             "insert into u values (1, 'a')",
@@ -35,7 +35,7 @@ CASES = (
     ),
     Kind(
         "view, materialized view, foreign table",
-        "nothing of themselves; what is written through a view is of its table",
+        "nothing; rows that are written through a view are changes of its table",
         "create table t (id int primary key); create view v as select * from t;"
         "create materialized view m as select * from t; create foreign data wrapper w_{schema};"
         "create server s_{schema} foreign data wrapper w_{schema};"
@@ -47,7 +47,7 @@ CASES = (
     ),
     Kind(
         "table of an extension",
-        "everything, as of any table",
+        "everything, as for any other table",
         "create table t (id int primary key); alter extension plpgsql add table t",
         ("insert into t values (1); delete from t; alter extension plpgsql drop table t",),
         (insert("t", "1", {"id": 1}), delete("t", "1", {"id": 1})),
@@ -65,7 +65,7 @@ CASES = (
     ),
     Kind(
         "table that comes later",
-        "everything from two seconds after it was made, or sooner",
+        "everything, at the latest from two seconds after its creation",
         "",
         (
             "create table t (id int primary key); create table k (id int)",
@@ -77,7 +77,7 @@ CASES = (
     ),
     Kind(
         "names that need quotes",
-        "everything, under their names without the quotes; up to 63 bytes, tables of one name in other schemas apart",
+        "everything, under the name without its quotes, up to 63 bytes; the same name in two schemas is two tables",
         'create table "%s {{}} ""T"".*" ("a b" int, "%(x)s" text, "č""" int, primary key ("č""", "a b"));'
         f'create table {"n" * 63} ({"c" * 63} int primary key); create table "line\nbreak" (id int primary key)',
         (
@@ -93,7 +93,7 @@ CASES = (
     ),
     Kind(
         "table that is dropped and made again",
-        "everything of both; dropping is no event",
+        "everything of both tables; the drop is no event",
         "create table t (id int primary key)",
         (
             "insert into t values (1)",
@@ -106,7 +106,7 @@ CASES = (
     ),
     Kind(
         "written by rules, triggers, foreign keys, merge, copy",
-        "every row that changes, in the order in which it does",
+        "every row that changes, in the order of the changes",
         "create table p (id int primary key); "
         "create table c (id int primary key, p int references p on delete cascade on update cascade);"
         "create table l (n int generated always as identity primary key, what text);"

@@ -11,14 +11,14 @@ from tests.fixtures.generated import DOCS, GeneratedPart
 
 PART = GeneratedPart(DOCS / "reference/tables.md", "tests/fidelity/tables")
 MAJORS = (18, 16, 15)
-"""Proved on each, newest first."""
+"""The versions that the tests run on, newest first."""
 GROUPS = {
     "What identifies a row": identities.CASES,
     "Keys": keys.CASES,
     "Partitions and children": partitions.CASES,
     "Columns": columns.CASES,
     "Truncates": truncates.CASES,
-    "Where, and what else": others.CASES,
+    "Other tables": others.CASES,
     "Publications that you made": theirs.CASES,
 }
 KINDS = tuple(kind for group in GROUPS.values() for kind in group)
@@ -32,7 +32,7 @@ def table() -> str:
     """The generated part."""
     parts = []
     for title, kinds in GROUPS.items():
-        parts += [f"### {title}", "", "| table | the log has | proved on |", "|---|---|---|"]
+        parts += [f"### {title}", "", "| table | the log has | Postgres |", "|---|---|---|"]
         parts += [*(f"| {kind.name} | {kind.has} | {_majors(kind)} |" for kind in kinds), ""]
     return "\n".join(parts)
 

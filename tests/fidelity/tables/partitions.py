@@ -17,7 +17,7 @@ _KEYLESS = Stop(
 CASES = (
     Kind(
         "partitioned table",
-        "everything, as of the root; a row that changes its partition is a delete and an insert",
+        "everything, under the name of the root; a row that moves to another partition is a delete and an insert",
         _KEYED + _LEAVES,
         (
             "insert into t values (1, 'a', 'x'); insert into b values (2, 'b', 'x'); "
@@ -39,7 +39,7 @@ CASES = (
     ),
     Kind(
         "truncate of a partitioned table",
-        "one event for each of its partitions, with the name of that",
+        "one event for each partition, under the name of the partition",
         _KEYED + _LEAVES,
         ("truncate t", "truncate b"),
         (truncate("a"), truncate("b"), truncate("b")),
@@ -47,7 +47,7 @@ CASES = (
     ),
     Kind(
         "nested partitions",
-        "everything, as of the root of all",
+        "everything, under the name of the topmost root",
         _KEYED.replace("primary key (area, id)", "primary key (id, area)")
         + "; create table a partition of t for values in ('a') partition by range (id);"
         "create table a1 partition of a for values from (1) to (10);"
@@ -70,7 +70,7 @@ CASES = (
     ),
     Kind(
         "partition with its columns in another order",
-        "everything; `record_pk` and `record` as of the root",
+        "everything; `record_pk` has its columns in the order of the root",
         "create table t (id int, area text, note text, primary key (id, area)) partition by list (area);"
         "create table a (note text, gone int, area text not null, id int not null); alter table a drop column gone;"
         "alter table t attach partition a for values in ('a'); create table b partition of t for values in ('b')",
@@ -86,7 +86,7 @@ CASES = (
     ),
     Kind(
         "partition with another replica identity",
-        "each partition by its own; where a partition has none, its inserts and truncates",
+        "each partition by its own identity; if a partition has none, its inserts and truncates",
         _KEYED + _LEAVES + "; create table c partition of t for values in ('c'); create table d partition of t default;"
         "alter table b replica identity full; alter table c replica identity nothing;"
         "create unique index d_note on d (note); "
@@ -156,7 +156,7 @@ CASES = (
     ),
     Kind(
         "attach and detach of partitions",
-        "everything, before and after; events are of the root while it is attached, else of the table itself",
+        "everything, before and after; under the name of the root while it is attached, otherwise under its own",
         _KEYED + _LEAVES + "; create table c (like t, primary key (area, id))",
         (
             "insert into c values (1, 'c', 'x')",
@@ -179,7 +179,7 @@ CASES = (
     ),
     Kind(
         "attach of a partitioned table",
-        "everything, as of the new root",
+        "everything, under the name of the new root",
         _KEYED + "; create table s (id int, area text, note text, primary key (area, id)) partition by list (area);"
         "create table a partition of s for values in ('a')",
         (
@@ -198,7 +198,7 @@ CASES = (
     ),
     Kind(
         "partition that is dropped",
-        "what it had is in the log; dropping it is no event",
+        "everything until then; the drop is no event",
         _KEYED + _LEAVES,
         (
             "insert into t values (1, 'a', 'x')",
@@ -212,7 +212,7 @@ CASES = (
     ),
     Kind(
         "unlogged partition",
-        "nothing of it: it writes no WAL; the others everything",
+        "nothing of this partition, because it writes no WAL; everything of the others",
         _KEYED + "; create unlogged table a partition of t for values in ('a');"
         "create table b partition of t for values in ('b')",
         ("insert into t values (1, 'a', 'x'), (1, 'b', 'x'); update t set note = 'y'; truncate t",),
@@ -226,7 +226,7 @@ CASES = (
     ),
     Kind(
         "unlogged partitioned table",
-        "its logged partitions as tables of it: everything",
+        "everything of its logged partitions, under the name of the root",
         _KEYED.replace("create table", "create unlogged table")
         + "; create table a partition of t for values in ('a'); create unlogged table b partition of t default",
         ("insert into t values (1, 'a', 'x'), (1, 'b', 'x'); update t set note = 'y'; truncate t",),
@@ -241,7 +241,7 @@ CASES = (
     ),
     Kind(
         "foreign table as a partition",
-        "nothing of it: it has no rows here; the others everything",
+        "nothing of this partition, because its rows are elsewhere; everything of the others",
         "create table t (id int not null, area text) partition by list (area);"
         "create foreign data wrapper nowhere_{schema}; "
         "create server s_{schema} foreign data wrapper nowhere_{schema};"
@@ -266,7 +266,7 @@ CASES = (
     ),
     Kind(
         "inherited table",
-        "parent and children are separate tables, each by its own key",
+        "parent and children as separate tables, each by its own key",
         "create table p (id int primary key, note text); create table c (extra text) inherits (p);"
         "create table d (extra text, primary key (id)) inherits (p); create table e (x int) inherits (c, d)",
         (

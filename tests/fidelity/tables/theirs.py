@@ -7,7 +7,7 @@ from tests.fidelity.tables.case import AtFollower, Kind, delete, insert, truncat
 CASES = (
     Kind(
         "row filter",
-        "rows that pass; an update into the filter is an insert, out of it a delete",
+        "rows that pass; an update that enters the filter is an insert, one that leaves it a delete",
         "create table t (id int primary key, shown bool, note text); alter table t replica identity full;"
         "alter publication listed add table t where (shown)",
         (
@@ -29,7 +29,7 @@ CASES = (
     ),
     Kind(
         "row filter on the key",
-        "the same, with a key alone",
+        "the same, without replica identity full",
         "create table t (id int primary key, big text); alter table t alter big set storage external;"
         "alter publication listed add table t where (id > 10)",
         (
@@ -48,7 +48,7 @@ CASES = (
     ),
     Kind(
         "column list",
-        "these columns, and events of updates to the others too",
+        "these columns; an update of only other columns is an event, too",
         "create table t (id int primary key, secret text, note text, other int);"
         "alter publication listed add table t (note, id)",
         (
@@ -67,7 +67,7 @@ CASES = (
     ),
     Kind(
         "publication of one partition",
-        "its rows, as of the root",
+        "its rows, under the name of the root",
         "create table t (id int primary key, note text) partition by range (id);"
         "create table a partition of t for values from (1) to (10); create table b partition of t default;"
         "alter publication listed add table a",
@@ -79,7 +79,7 @@ CASES = (
     ),
     Kind(
         "publication of all tables in a schema",
-        "everything in it, tables that come later from their first row on",
+        "everything in the schema, and later tables from their first row on",
         "create table t (id int primary key); alter publication by_schema add tables in schema {schema}",
         (
             "insert into t values (1); create table u (id int primary key); commit;"
@@ -90,7 +90,7 @@ CASES = (
     ),
     Kind(
         "publication of all tables",
-        "everything; that users' updates of tables without a key fail is of their making",
+        "everything; but this publication makes updates of tables without a key fail",
         "create table t (id int primary key); create table k (id int); create unlogged table u (id int primary key)",
         (
             "insert into t values (1); insert into k values (1); insert into u values (1);"
@@ -109,7 +109,7 @@ CASES = (
     ),
     Kind(
         "publication with generated columns",
-        "with them",
+        "everything, with these columns",
         "create table t (id int primary key, g int generated always as (id * 2) stored);"
         "alter publication by_schema add tables in schema {schema};"
         "alter publication by_schema set (publish_generated_columns = stored)",
@@ -125,7 +125,8 @@ CASES = (
     ),
     Kind(
         "publication through the root",
-        "rows and truncates as of the root; a truncate of one partition is never sent, `check` says so",
+        "rows and truncates under the name of the root; Postgres never sends a truncate of one partition, "
+        "and `check` says so",
         "create table t (id int primary key, note text) partition by range (id);"
         "create table a partition of t for values from (1) to (10); create table b partition of t default;"
         "alter publication through_root add table t",

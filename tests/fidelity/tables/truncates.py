@@ -9,7 +9,7 @@ _ONE = {"id": 1}
 CASES = (
     Kind(
         "truncate of several tables",
-        "one event for each, of tables with and without a key; those that are not published take none",
+        "one event for each table, with or without a key; none for a table that is not published",
         "create table a (id int primary key); create table b (id int); create unlogged table c (id int primary key);"
         "create table d (id int primary key); alter table d replica identity full",
         ("insert into a values (1); insert into b values (1); truncate b, a, c, d",),
@@ -29,7 +29,7 @@ CASES = (
     ),
     Kind(
         "truncate restart identity",
-        "one event; sequences are not replicated, rows that come later have their values",
+        "one event; sequences are not replicated, but later rows have the new numbers",
         "create table t (id int generated always as identity primary key, note text)",
         ("insert into t (note) values ('a'); truncate t restart identity; insert into t (note) values ('b')",),
         (insert("t", "1", {"id": 1, "note": "a"}), truncate("t"), insert("t", "1", {"id": 1, "note": "b"})),

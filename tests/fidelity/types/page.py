@@ -14,7 +14,7 @@ _LONGEST = 60
 
 def table() -> str:
     """One line for each type, whatever the number of its cases."""
-    lines = ["| type | in `record` | for example | comes back on |", "|---|---|---|---|"]
+    lines = ["| type | in `record` | for example | Postgres |", "|---|---|---|---|"]
     for title, group in cases.GROUPS.items():
         lines += [f"| **{title}** | | | |", *_lines(group)]
     return "\n".join(lines) + "\n"

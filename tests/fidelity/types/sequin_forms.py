@@ -26,12 +26,12 @@ class Form(NamedTuple):
     example: str
 
 
-_ISO = "string in ISO 8601, with six digits; infinities, BC and years of five digits: as text"
+_ISO = "string in ISO 8601 with six digits; infinities, BC and years of five digits: as in `record`"
 _INTERVAL = "object; infinities: string"
 FORMS = {
     "real": Form("number, always with a point or exponent; `NaN` and infinities: string", "16777216.0"),
     "double precision": Form("the same", "1000000000000000.0"),
-    "numeric": Form("string with all digits, with an exponent below a millionth", '"1.10"'),
+    "numeric": Form("string with all digits; with an exponent below a millionth", '"1.10"'),
     "numeric(12,2)": Form("the same", '"-9999999999.99"'),
     "numeric(5,-2)": Form("the same", '"9999900"'),
     "timestamp": Form(_ISO, '"2024-02-29T12:34:56.100000"'),
@@ -39,8 +39,8 @@ FORMS = {
     "interval": Form(_INTERVAL, '{"months":-1,"days":1,"microseconds":-1}'),
     "json": Form("the document itself, as it was written", '{"b": 1, "a": [null]}'),
     "public.free_document": Form("as json", '{"a":1}'),
-    "public.positive": Form("as what it is over", "1"),
-    "public.small_positive": Form("as what it is over in the end", "99"),
+    "public.positive": Form("as its base type", "1"),
+    "public.small_positive": Form("as its innermost base type", "99"),
     "public.integers": Form("array", "[1,null]"),
     "public.moods": Form("array", '["sad","so so",null]'),
 }
@@ -102,7 +102,7 @@ def _iso(text: str) -> str:
 def table() -> str:
     """One line for each type."""
     lines = ["| type | clients get | for example |", "|---|---|---|"]
-    lines.append("| arrays of each | arrays, in each other where they have dimensions | `[[1,null],[2,3]]` |")
+    lines.append("| arrays of each type | arrays; nested if they have several dimensions | `[[1,null],[2,3]]` |")
     for title, group in cases.GROUPS.items():
         lines += [f"| **{title}** | | |", *_lines(group)]
     return "\n".join(lines) + "\n"
