@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from pipeline.followers.copying.refusals import AGAIN
 from tests.fidelity.tables.case import AtFollower, Kind
-from tests.fidelity.tables.page import GROUPS, KINDS
+from tests.fidelity.tables.page import KINDS
 from tests.fixtures.generated import DOCS, GeneratedPart
 from tests.integration.followers.schema_changes import cases
 from tests.integration.followers.schema_changes.cases import Change, Stop
@@ -22,7 +23,7 @@ _TABLES = {
     **cases.TABLES,
     "dropped": cases.DROPPED,
     "names exchanged": cases.EXCHANGED,
-    "a column of a partitioned table, where partitions have other column numbers": cases.PARTITIONED,
+    "a column of a partitioned table, if partitions have other column numbers": cases.PARTITIONED,
 }
 _VERIFIED = {
     "differs": "`verify` says that {} differs",
@@ -31,21 +32,21 @@ _VERIFIED = {
     "refused, and it is equal": "`verify` refuses {}, whose key has a type of a user",
     None: "it has no {}",
 }
+_LONGEST_CELL = 25
+"""Words of a cell; the end of a longer text is left out."""
 
 
 def kinds() -> str:
-    """Each kind of table, and then where a follower stops on the way."""
-    parts = []
-    for title, group in GROUPS.items():
-        parts += [f"### {title}", "", "| table | a follower has |", "|---|---|"]
-        parts += [*(f"| {kind.name} | {_outcome(kind.follower)} |" for kind in group), ""]
-    parts += [
-        "### Where it stops",
-        "",
-        "| table | it says | what to do, it says | it goes on after |",
-        "|---|---|---|---|",
-    ]
-    return "\n".join([*parts, *(line for kind in KINDS for line in _stops(kind))])
+    """Kinds of tables that are not equal, and then where a follower stops on the way."""
+    rows = [f"| {kind.name} | {outcome} |" for kind in KINDS if (outcome := _outcome(kind.follower)) != "equal"]
+    stops = [line for kind in KINDS for line in _stops(kind)]
+    return "\n".join(
+        [
+            *("| table | a follower has |", "|---|---|", *rows),
+            *("", "### If it stops", "", "| table | it says | what to do | it continues after |", "|---|---|---|---|"),
+            *stops,
+        ]
+    )
 
 
 def _outcome(follower: AtFollower) -> str:
@@ -54,14 +55,14 @@ def _outcome(follower: AtFollower) -> str:
         for state, text in _VERIFIED.items()
         if (tables := [table for table, verified in follower.differs.items() if verified == state])
     ]
-    stops = " ([it says](#where-it-stops))" if follower.stops else ""
+    stops = " ([it says](#if-it-stops))" if follower.stops else ""
     return "; ".join([follower.says + stops, *said])
 
 
 def _stops(kind: Kind) -> Iterator[str]:
     for stop in kind.follower.stops:
         repaired = f"`{stop.repaired}`" if stop.repaired else "`resync`" if stop.resync else "nothing"
-        yield f"| {kind.name} | {stop.reason} | {stop.remedy} | {repaired} |"
+        yield f"| {kind.name} | {_said(stop.reason)} | {_said(stop.remedy)} | {repaired} |"
 
 
 def ddl() -> str:
@@ -69,8 +70,7 @@ def ddl() -> str:
     parts = ["### Columns and keys", "", *_changes(cases.COLUMNS_AND_KEYS), ""]
     parts += ["### Rewrites", "", *_changes(cases.REWRITES), ""]
     parts += ["### Tables, names and types", "", *_changes(_TABLES), ""]
-    parts += ["### DDL that stops it", "", *_stopped(cases.STOPS), ""]
-    parts += ["### DDL that lets one table wait", "", *_stopped(cases.WAITS)]
+    parts += ["### DDL that stops it", "", *_stopped({**cases.STOPS, **cases.WAITS})]
     return "\n".join(parts)
 
 
@@ -85,16 +85,25 @@ def _became(change: Change) -> str:
 
 
 def _stopped(stops: Mapping[str, Stop]) -> Iterator[str]:
-    yield from ("| | at the source | it says | what to do, it says |", "|---|---|---|---|")
+    yield from ("| | at the source | it says | what to do |", "|---|---|---|---|")
     for title, stop in stops.items():
-        yield f"| {title} | {_shown(stop.statements)} | {_named(stop.reason)} | {_named(stop.remedy)} |"
+        yield f"| {title} | {_shown(stop.statements)} | {_said(_named(stop.reason))} | {_said(_named(stop.remedy))} |"
 
 
 def _shown(statements: tuple[str, ...]) -> str:
-    """DDL; of a row what makes the difference, where there is none."""
+    """DDL without `alter table orders`; if there is none, the changes of rows that make the difference."""
     each = [part.strip() for statement in statements for part in statement.split(";")]
-    found = [part for part in each if re.match("alter|create|drop", part)] or each
-    return "; ".join(f"`{_named(part)}`" for part in found)
+    found = [part for part in each if re.match("alter|create table|drop", part)] or each
+    return "; ".join(f"`{_named(part.removeprefix('alter table $t '))}`" for part in found)
+
+
+def _said(text: str) -> str:
+    """The text without what every stop says, up to the last clause that a cell has room for."""
+    text = re.sub(r"^table public\.\w+ of the follower stops: ", "", text.removesuffix(AGAIN)).rstrip("; ")
+    if len(text.split()) > _LONGEST_CELL:
+        clauses = [found.start() for found in re.finditer(r"[:;,] (?=([^`]*`[^`]*`)*[^`]*$)", text)]
+        text = next(f"{text[:end]} …" for end in reversed(clauses) if len(text[:end].split()) < _LONGEST_CELL)
+    return text or "as it says"
 
 
 def _named(text: str) -> str:

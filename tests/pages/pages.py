@@ -26,6 +26,7 @@ MOST_LEFT_OUT = 12
 NOT_REWRITTEN = frozenset(
     f"docs/how-to/{name}.md"
     for name in (
+        "add-a-follower",
         "after-a-gap",
         "after-a-restore",
         "backfill",
@@ -34,6 +35,10 @@ NOT_REWRITTEN = frozenset(
         "exports",
         "followers-and-ddl",
         "from-a-subscription",
+        "from-pg-delta-stream",
+        "from-sequin",
+        "from-walakka",
+        "from-walstream",
         "lake-in-a-bucket",
         "move-to-a-follower",
         "partitions",

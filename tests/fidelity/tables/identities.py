@@ -79,7 +79,7 @@ CASES = (
         (insert("t", "", {"id": 1, "note": "a"}), truncate("t")),
         after="insert into t values (1, 'a'); commit; delete from t; insert into t values (1, 'b')",
         follower=AtFollower(
-            "inserts and truncates; it stops where a key that was deleted is written again",
+            "inserts and truncates; it stops if a deleted key is written again",
             stops=(
                 Stop(
                     "table public.t of the follower has a row with the key, or a unique value, of the one that seq N"
@@ -132,6 +132,6 @@ CASES = (
             update("t", "e", {"id": 1, "code": "e"}, {"code": "d"}),
             insert("t", "", {"id": 2, "code": "g"}),
         ),
-        follower=AtFollower("what was written while there was a key", {"t": "differs"}),
+        follower=AtFollower("the changes that were made while it had a key", {"t": "differs"}),
     ),
 )

@@ -64,7 +64,7 @@ CASES = (
         ),
         after=f"{_ODD_ROW}; update t set f = 0",
         follower=AtFollower(
-            "equal, once its types are there: `--schema create` makes none",
+            "equal, once its types exist there: `--schema create` creates none",
             {"t": "refused, and it is equal"},
             prepared=_ODD_TYPES,
         ),

@@ -31,7 +31,7 @@ CASES = (
             update("u", "1", {"id": 1, "note": "b"}),
             update("u", "2", {"id": 2, "note": "b"}),
         ),
-        follower=AtFollower("made, copied, and equal from then on"),
+        follower=AtFollower("created, copied, and equal from then on"),
     ),
     Kind(
         "view, materialized view, foreign table",
@@ -53,7 +53,7 @@ CASES = (
         (insert("t", "1", {"id": 1}), delete("t", "1", {"id": 1})),
         after="insert into t values (1)",
         follower=AtFollower(
-            "equal, once it is made there, by its extension or by hand",
+            "equal, once its extension or a user creates it there",
             stops=(
                 Stop(
                     "cannot be copied: the follower has no table public.t: make it there, or leave it out",
@@ -72,7 +72,7 @@ CASES = (
             "insert into t values (1); update t set id = 2",
         ),
         (insert("t", "1", {"id": 1}), update("t", "2", {"id": 2}, {"id": 1})),
-        follower=AtFollower("made, copied, and equal from then on"),
+        follower=AtFollower("created, copied, and equal from then on"),
         after="insert into k values (1)",
     ),
     Kind(

@@ -251,7 +251,7 @@ CASES = (
         (insert("t", "1", {"id": 1, "area": "b"}), update("t", "2", {"id": 2, "area": "b"}, {"id": 1})),
         after="insert into t values (3, 'b')",
         follower=AtFollower(
-            "equal, where only a partition has a key once it is made without partitions",
+            "equal, once it is a table without partitions there",
             stops=(
                 Stop(
                     "table public.t of the follower has no unique index on its key (id), and can have none,"

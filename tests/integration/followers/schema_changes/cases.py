@@ -66,7 +66,7 @@ COLUMNS_AND_KEYS = {
         "insert into $t values (2, 'a2', 'b2'); alter table $t rename a to c; alter table $t rename b to a;"
         " update $t set c = 'c3' where id = 2; insert into $t values (3, 'c3', 'a3')",
     ),
-    "renamed to a name of before": _followed(
+    "renamed to an earlier name": _followed(
         "alter table $t rename a to c",
         "insert into $t (id, c) values (2, 'c2')",
         "alter table $t rename b to a",
@@ -111,7 +111,7 @@ COLUMNS_AND_KEYS = {
         "alter table $t drop constraint $t_pkey, add primary key (id), replica identity default",
         "update $t set id = 7 where id = 2",
     ),
-    "another key of the name of the old one": _followed(
+    "another key with the old name": _followed(
         "alter table $t add new_id bigint; update $t set new_id = id",
         "alter table $t drop id; alter table $t rename new_id to id; alter table $t add primary key (id)",
         "insert into $t (id, a) values (5000000000, 'a2')",
@@ -129,7 +129,7 @@ REWRITES = {
     "volatile default": _copied("alter table $t add c float8 default random()", "insert into $t values (5, 'a5')"),
     "type": _copied("alter table $t alter n type int using length(n)", "insert into $t values (5, 'a5', 'b5', 5)"),
     "type of the key": _copied("alter table $t alter id type bigint", "insert into $t values (5000000000, 'a5')"),
-    "another key of its name": _copied(
+    "another key with its name": _copied(
         "alter table $t add new_id bigint; update $t set new_id = id",
         "alter table $t drop id; alter table $t rename new_id to id; alter table $t add primary key (id);"
         " alter table $t add c int not null default 7",
@@ -161,7 +161,7 @@ TABLES = {
     "a new table": Change(
         ("create table $t_new (id int primary key, a text unique)", "insert into $t_new values (1, 'new')"),
         copied=True,
-        outcome="made with its keys and indexes, and copied",
+        outcome="created with its keys and indexes, and copied",
         tables=("$t", "$t_new"),
     ),
     "dropped and created again": Change(
@@ -248,7 +248,7 @@ STOPS = {
         there=("create type $t_mood as enum ('sad', 'ok')",),
         repaired=("alter type $t_mood rename value 'ok' to 'fine'",),
     ),
-    "a column of the follower's own takes no null": Stop(
+    "a column of the follower takes no null": Stop(
         ("insert into $t values (2)",),
         "table public.$t of the follower stops: its column own takes no null, and the source gives it no value",
         "`alter table public.$t alter column own drop not null` there, or give it a default;"
@@ -256,7 +256,7 @@ STOPS = {
         there=("alter table $t add own text not null default 'old'", "alter table $t alter own drop default"),
         repaired=("alter table $t alter own set default 'new'",),
     ),
-    "a column of the follower's own has the name": Stop(
+    "a column of the follower has the name": Stop(
         ("alter table $t rename a to c", "update $t set c = 'c2'"),
         "table public.$t of the follower stops: column a was renamed to c at the source, and the follower's table has"
         " another column c",
@@ -264,7 +264,7 @@ STOPS = {
         there=("alter table $t add c text default 'own'",),
         repaired=("alter table $t rename c to own",),
     ),
-    "something of the follower's own has the name": Stop(
+    "something else at the follower has the name": Stop(
         ("alter table $t rename to $t_over", "update $t_over set a = 'x'"),
         "table public.$t of the follower stops: the source calls it public.$t_over now, and the follower has something"
         " else of that name",
