@@ -1,4 +1,4 @@
-"""Writes docs/schema.sql and the diagram and list of docs/reference/schema.md from a migrated database.
+"""Writes docs/schema.sql and the list of docs/reference/schema.md from a migrated database.
 
 `python -m tests.migration.page` writes them; test_schema_pages.py sees that they are current.
 """
@@ -29,29 +29,27 @@ _TABLES = f"""
 select relnamespace::regnamespace || '.' || relname as name, relkind = 'v' as is_view,
     coalesce(obj_description(c.oid, 'pg_class'), '') as says,
     coalesce((
-        select array_agg(attname || ' ' || typname order by place)
+        select array_agg(attname order by place)
         from pg_constraint join unnest(conkey) with ordinality as part (attnum, place) on true
-            join pg_attribute a on a.attrelid = c.oid and a.attnum = part.attnum join pg_type t on t.oid = atttypid
-        where conrelid = c.oid and contype = 'p'), '{{}}') as key
+            join pg_attribute a on a.attrelid = c.oid and a.attnum = part.attnum
+        where conrelid = c.oid and contype = 'p'), '{{}}') as key,
+    coalesce((
+        select array_agg(distinct confrelid::regclass::text order by confrelid::regclass::text)
+        from pg_constraint where conrelid = c.oid and contype = 'f' and conparentid = 0), '{{}}') as refers_to
 from pg_class c
 where {_OURS} and relkind in ('r', 'p', 'v') and not exists (select from pg_inherits where inhrelid = c.oid)
 order by 1
 """
-_REFERENCES = """
-select distinct confrelid::regclass::text, conrelid::regclass::text,
-    (select string_agg(attname, ', ' order by attnum) from pg_attribute
-     where attrelid = conrelid and attnum = any (conkey))
-from pg_constraint where contype = 'f' and conparentid = 0 order by 1, 2, 3
-"""
 
 
 class Table(NamedTuple):
-    """A table or view of the pipeline; `key`: name and type of each column of its primary key."""
+    """A table or view of the pipeline; `key`: the columns of its primary key."""
 
     name: str
     is_view: bool
     says: str
     key: list[str]
+    refers_to: list[str]
 
 
 def schema(cluster: Cluster, dsn: str) -> str:
@@ -62,40 +60,25 @@ def schema(cluster: Cluster, dsn: str) -> str:
     return HEAD + re.sub(r"\n{3,}", "\n\n", _NOISE.sub("", text)).strip() + "\n"
 
 
-def diagram(dsn: str) -> str:
-    """The tables with their keys, who refers to whom, and what each is for."""
+def tables(dsn: str) -> str:
+    """Return the list of the tables: the key of each, the tables that it refers to, and what it is for."""
     with psycopg.connect(dsn) as connection:
-        tables = [Table(*row) for row in connection.execute(_TABLES.encode())]
-        references = connection.execute(_REFERENCES).fetchall()
-    lines = ["```mermaid", "erDiagram"]
-    for table in tables:
-        if table.key:
-            attributes = " ".join(f"{_attribute(column)} PK" for column in table.key)
-            lines.append(f"    {_entity(table.name)} {{ {attributes} }}")
-        elif not table.is_view:
-            lines.append(f"    {_entity(table.name)}")
-    lines += [f'    {_entity(to)} ||--o{{ {_entity(of)} : "{columns}"' for to, of, columns in references]
-    lines += ["```", "", "| table | key | |", "|---|---|---|"]
-    for table in tables:
-        key = ", ".join(f"`{column.split()[0]}`" for column in table.key) or ("view" if table.is_view else "")
-        lines.append(f"| `{table.name}` | {key} | {table.says} |")
+        found = [Table(*row) for row in connection.execute(_TABLES.encode())]
+    lines = ["| table | key | refers to | |", "|---|---|---|---|"]
+    for table in found:
+        key = "view" if table.is_view else _code(table.key)
+        lines.append(f"| `{table.name}` | {key} | {_code(table.refers_to)} | {table.says} |")
     return "\n".join(lines) + "\n"
 
 
-def _entity(name: str) -> str:
-    return name.rpartition(".")[2]
-
-
-def _attribute(column: str) -> str:
-    """Type and name, as diagrams want them."""
-    name, kind = column.split()
-    return f"{kind.removeprefix('_')}{'[]' if kind.startswith('_') else ''} {name}"
+def _code(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def main() -> None:
     with temporary_server(MAJOR) as cluster, cluster.database("page", cluster.template) as dsn:
         SCHEMA.write_text(schema(cluster, dsn))
-        PART.write(diagram(dsn))
+        PART.write(tables(dsn))
 
 
 if __name__ == "__main__":

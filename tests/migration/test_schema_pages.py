@@ -25,5 +25,5 @@ def test_the_schema_is_that_of_a_migrated_database(newest: Cluster, migrated: st
     assert page.SCHEMA.read_text() == page.schema(newest, migrated)
 
 
-def test_the_diagram_of_tables_is_current(migrated: str) -> None:
-    assert page.PART.is_current(page.diagram(migrated))
+def test_the_list_of_tables_is_current(migrated: str) -> None:
+    assert page.PART.is_current(page.tables(migrated))
