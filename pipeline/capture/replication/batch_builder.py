@@ -20,6 +20,9 @@ KEPT_BYTES = 1_000_000
 """
 
 
+_EXPLAINED = b"null"
+
+
 class BatchBuilder:
     """Counts the changes of the open transaction and collects their rows, until `take` returns them.
 
@@ -43,6 +46,8 @@ class BatchBuilder:
         """commit_lsn of the open transaction; -1 outside of a transaction."""
         self._head = b""
         self._idx = 0
+        self._idx_after_row = 0
+        """The commit_idx of the next row, unless changes without a row come before it that nothing explains yet."""
         self._ordinal = 0
         self._marked = False
         self._annotations: bytes | None = None
@@ -89,7 +94,7 @@ class BatchBuilder:
         self._open_lsn = lsn
         self._open_at = len(self._rows)
         self._head = transaction_head(lsn)
-        self._idx = 0
+        self._idx = self._idx_after_row = 0
         self._marked = False
         self._annotations = None
 
@@ -106,8 +111,11 @@ class BatchBuilder:
 
     def annotate(self, annotations: bytes | None) -> None:
         """Give later changes of the open transaction these annotations. Counts as a change, but adds no row."""
+        follows_annotated_row = self._annotations is not None and self._idx == self._idx_after_row
         self._annotations = annotations
         self._idx += 1
+        if follows_annotated_row:  # which explains the gap
+            self._idx_after_row = self._idx
 
     def add(
         self,
@@ -117,7 +125,11 @@ class BatchBuilder:
         changes: bytes | None = None,
         previous_pk: bytes | None = None,
     ) -> None:
-        """Add the next change of the open transaction."""
+        """Add the next change of the open transaction.
+
+        If changes without a row came right before it, and neither this row nor the one before has annotations, they
+        become the JSON value null. So `pipeline verify` can tell this gap in commit_idx from a lost row.
+        """
         pk, record, exact, unchanged = encoded
         lsn, action_of_head = relation.change_head_of
         change = (
@@ -126,6 +138,8 @@ class BatchBuilder:
             else self._change(relation, action)
         )
         annotations = self._annotations
+        if annotations is None and self._idx != self._idx_after_row:
+            annotations = _EXPLAINED
         try:
             if (
                 changes is None and exact is None and unchanged is None and annotations is None
@@ -144,6 +158,7 @@ class BatchBuilder:
         self._rows.append(staged)
         self.size += len(staged)
         self._idx += 1
+        self._idx_after_row = self._idx
         self._ordinal += 1
 
     def place_range(self) -> None:
@@ -163,6 +178,7 @@ class BatchBuilder:
         for _ in range(changes):
             self.size -= len(self._rows.pop())
         self._idx -= changes + skipped
+        self._idx_after_row = self._idx
         self._ordinal -= changes
 
     def take_whole(self) -> ChangeBatch | None:

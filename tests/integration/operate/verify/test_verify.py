@@ -363,6 +363,8 @@ class Load(BackgroundThread):
                     source.execute("update t set note = 'y' where id % 7 = 0")
                     source.execute(emit, ["sequin:transaction_annotations.clear", ""])
                     source.execute(emit, ["note", "hello"])
+                    source.execute(emit, ["pipeline:annotations", "no JSON"])
+                    source.execute(emit, ["note", "after a message that is no annotation"])
                 if round_ % 10 == 0:
                     source.execute("truncate t, u")
 

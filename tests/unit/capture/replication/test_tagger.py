@@ -25,6 +25,7 @@ from pipeline.wal.messages import (
 )
 
 OID = 16385
+OWN = 16999
 FORM = HistoryVersion(
     OID, "public", "t", OID, "public", "t", "d",
     (PublishedColumn("id", 23, -1, "integer", 23, True), PublishedColumn("v", 25, -1, "text", 25, False)), ("id",),
@@ -127,6 +128,33 @@ def test_annotations_hold_until_cleared_or_committed() -> None:
     batch = made.batch.take_batch()
     assert batch is not None
     assert [fields(row)[12] for row in batch.rows] == [b'{"by": 1}', None, None]
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        [LogicalMessage(True, 0, "pipeline:annotations", b"no JSON")],
+        [
+            LogicalMessage(True, 0, "pipeline:annotations", b"{}"),
+            LogicalMessage(True, 0, "sequin:transaction_annotations.clear", b""),
+        ],
+        [TruncateMessage((OWN,), False, False)],
+    ],
+    ids=["no JSON", "cleared at once", "a table of the server"],
+)
+@pytest.mark.parametrize("first", [True, False], ids=["first", "after a row"])
+def test_a_row_after_changes_without_a_row_is_marked(hidden: list[Message], first: bool) -> None:
+    made = tagger()
+    made.ignore(OWN)
+    made.feed(BeginMessage(100, 7, 42))
+    for message in [*([] if first else [InsertMessage(OID, [b"1", b"a"])]), *hidden]:
+        made.feed(message)
+    made.feed(InsertMessage(OID, [b"2", b"a"]))
+    made.feed(InsertMessage(OID, [b"3", b"a"]))
+    made.feed(CommitMessage(100, 150, 7))
+    batch = made.batch.take_batch()
+    assert batch is not None
+    assert [fields(row)[12] for row in batch.rows] == [*([] if first else [None]), b"null", None]
 
 
 def test_messages_outside_of_transactions_are_not_in_the_log() -> None:
