@@ -46,7 +46,7 @@ def _summary_line(each: ConsumerStatus) -> list[object]:
         _count(each.in_flight),
         EscapedText(_count(each.dead), "bold red" if each.dead else ""),
         None if each.oldest_pending_seconds is None else drawing.ago(each.oldest_pending_seconds),
-        each.position,
+        each.position if each.kind == "cursor" else None,  # records: `position` is where the consumer began
         drawing.count(each.lag, "seq"),
         each.reader or None,
     ]

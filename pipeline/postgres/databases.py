@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from psycopg.conninfo import conninfo_to_dict
+
 from pipeline.config.settings import Config
 from pipeline.errors import ConfigError
 from pipeline.postgres.embedded import EmbeddedServer
@@ -16,6 +18,15 @@ SOURCE, PIPELINE = "source", "pipeline"
 def needs_embedded(config: Config) -> bool:
     """True if a DSN is missing: the embedded Postgres is used then."""
     return config.source_dsn is None or config.database_dsn is None
+
+
+def is_embedded(config: Config, database: str) -> bool:
+    """True if the settings, before `resolved` fills them in or after, have this database in the embedded Postgres.
+
+    `database`: SOURCE or PIPELINE.
+    """
+    dsn = config.source_dsn if database == SOURCE else config.database_dsn
+    return dsn is None or conninfo_to_dict(dsn.get_secret_value()).get("host") == str(embedded_directory(config))
 
 
 def embedded_server(config: Config) -> EmbeddedServer:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
-
-from psycopg.conninfo import conninfo_to_dict
 
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
@@ -35,14 +32,8 @@ def psql_command(config: Config) -> str:
     table = EventsTable.parse(config.events_table)
     name = shortest(table.name) if table.schema == "public" else shortest(table.schema, table.name)
     query = f"select * from {name} order by seq desc limit {_SHOWN_EVENTS}"  # noqa: S608
-    return psql.command(config.database, query, _embedded_bin_dir(config))
-
-
-def _embedded_bin_dir(config: Config) -> Path | None:
-    """Return the folder of the embedded Postgres's programs if the pipeline database is one of its databases."""
-    server = databases.embedded_directory(config)
-    embedded = conninfo_to_dict(config.database).get("host") == str(server)
-    return databases.embedded_server(config).bin_dir if embedded else None
+    embedded = databases.is_embedded(config, databases.PIPELINE)
+    return psql.command(config.database, query, databases.embedded_server(config).bin_dir if embedded else None)
 
 
 def announce_stop(status: int) -> None:

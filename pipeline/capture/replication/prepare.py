@@ -93,12 +93,24 @@ def refuse_unfit(
     """
     require_fit(source)
     stored = sources.find_in_any(pipeline, config.source_id)
+    if config.source_id and not stored:
+        _require_no_other_id(config, source, pipeline)
     slots.find_ours(source, config.slot, stored.id if stored else None, slot_mark.own_id(pipeline))
     for check in continuity_checks(config, source, pipeline, stored, identity).values() if stored else ():
         check()
     slot_mark.require_own(source, pipeline, config.slot)
     require_slot(config, source, pipeline, stored.id if stored else None)
     publisher(config, source, None).require_possible()
+
+
+def _require_no_other_id(config: Config, source: Connection, pipeline: Connection) -> None:
+    """Raise SourceChangedError if the slot's positions are stored under another id than PIPELINE_SOURCE_ID."""
+    for other in sources.find_all_in_any(pipeline):
+        if (other.slot, other.system_identifier) == (config.slot, timeline.read_identity(source).system_identifier):
+            raise SourceChangedError(
+                f'PIPELINE_SOURCE_ID is {config.source_id}, but the positions of slot "{config.slot}" are stored for '
+                f"{other.id}: set PIPELINE_SOURCE_ID={other.id}; or, for a second source, another PIPELINE_SLOT"
+            )
 
 
 def continuity_checks(

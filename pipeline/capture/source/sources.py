@@ -96,7 +96,7 @@ def find(connection: Connection, source_id: uuid.UUID | None) -> ReplicationSour
 
     Raises ConfigError if several are stored and no id chooses one.
     """
-    found = queries.rows(connection, ReplicationSource, statement("capture.source", "find_sources"), {"id": source_id})
+    found = _find(connection, source_id)
     if len(found) > 1:
         ids = ", ".join(str(source.id) for source in found)
         raise ConfigError(f"the pipeline database has {len(found)} sources; set PIPELINE_SOURCE_ID to one of {ids}")
@@ -106,6 +106,15 @@ def find(connection: Connection, source_id: uuid.UUID | None) -> ReplicationSour
 def find_in_any(connection: Connection, source_id: uuid.UUID | None) -> ReplicationSource | None:
     """Return the source as `find` does; None also if the pipeline database lacks our schema."""
     return find(connection, source_id) if migrations.current_revision(connection) else None
+
+
+def find_all_in_any(connection: Connection) -> list[ReplicationSource]:
+    """Return all stored sources; none also if the pipeline database lacks our schema."""
+    return _find(connection, None) if migrations.current_revision(connection) else []
+
+
+def _find(connection: Connection, source_id: uuid.UUID | None) -> list[ReplicationSource]:
+    return queries.rows(connection, ReplicationSource, statement("capture.source", "find_sources"), {"id": source_id})
 
 
 def add(connection: Connection, source: ReplicationSource) -> None:

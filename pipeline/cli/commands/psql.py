@@ -22,8 +22,8 @@ def psql(context: typer.Context, database: Database, arguments: Arguments = None
     from pipeline.postgres import psql as psql_line
 
     config = load(context, "psql")
-    if (dsn := config.source_dsn if database == databases.SOURCE else config.database_dsn) is not None:
-        line = psql_line.command(dsn.get_secret_value())
+    if not databases.is_embedded(config, database):
+        line = psql_line.command(config.source if database == databases.SOURCE else config.database)
         raise ConfigError(f"the {database} database has a DSN, so it is not embedded; open it with: {line}")
     server = databases.embedded_server(config)
     if not server.running():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from pipeline.capture.replication.confirm_rule import IDLE_BYTES, ConfirmPace, C
 from pipeline.capture.source import sources
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import SlotLostError, SlotUnusableError
+from pipeline.errors import SlotLostError, SlotUnusableError, SourceChangedError
 from pipeline.server import schedule
 from pipeline.wal.messages import LogicalMessage
 from tests.fixtures import test_decoding
@@ -357,6 +358,17 @@ def test_a_slot_confirmed_by_another_program_is_a_clear_stop(config: Config, sou
     source.execute("select pg_replication_slot_advance(%s, pg_current_wal_lsn())", [config.slot])
     with pytest.raises(SlotLostError, match=rf'^slot "{config.slot}" was confirmed up to .* by another program'):
         refuse(config)
+
+
+def test_another_source_id_for_the_same_slot_is_refused(config: Config):
+    with Replicated(config) as replicated:
+        replicated.events()
+    with psycopg.connect(config.database) as pipeline:
+        known = one(pipeline, "select id from pipeline.sources")
+    other = config.model_copy(update={"source_id": uuid.uuid4()})
+    with pytest.raises(SourceChangedError, match=rf"are stored for {known}: set PIPELINE_SOURCE_ID={known}; or"):
+        refuse(other)
+    refuse(config.model_copy(update={"source_id": known}))
 
 
 def refuse(config: Config) -> None:
