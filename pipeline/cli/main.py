@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import os
 import sys
@@ -29,6 +28,7 @@ from pipeline.followers.operating import followers_release, followers_watch
 from pipeline.printable import say
 from pipeline.snapshots import commands as backfills
 from pipeline.terminal.command import Json, load, output
+from pipeline.version import installed_version
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ At = Annotated[CureTarget | None, typer.Option("--at", help="With --sql: only th
 
 def _show_version(context: typer.Context, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:  # a shell that asks for completions does not want it
-        say(f"pipeline {importlib.metadata.version('wal-pipeline-server')}")
+        say(f"pipeline {installed_version()}")
         raise typer.Exit
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from pipeline.config import cron
@@ -64,12 +64,12 @@ def read(config: Config, connection: Connection) -> ExportStatus:
     )
 
 
-def with_lake_problem(config: Config, found: ExportStatus) -> ExportStatus:
-    """Return the status, with a problem if a request finds that the lake is not in its bucket or cannot be reached."""
+def lake_problem(config: Config, found: ExportStatus) -> str | None:
+    """Return why a request finds that the lake is not in its bucket or cannot be reached; None if it is there."""
     bucket = config.exports
-    if not isinstance(bucket, LakeBucket) or found.off or found.problem or found.exported_seq is None:
-        return found
-    return replace(found, problem=reach.why_lost(bucket))
+    if not isinstance(bucket, LakeBucket) or found.off or found.exported_seq is None:
+        return None
+    return reach.why_lost(bucket)
 
 
 def why_off(config: Config) -> str | None:

@@ -12,15 +12,18 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from pipeline.api import problems
 from pipeline.api.models import Ready
+from pipeline.api.shared_reads import SharedReads
 from pipeline.config.settings import Config
-from pipeline.operate import metrics, readiness, status
+from pipeline.operate import metrics, readiness
+from pipeline.operate.status_reader import SharedStatus
+from pipeline.postgres.kept_connection import CheckConnections
 from pipeline.process.shared_check import SharedCheck
 
 READY_SECONDS = 1.0
 """Seconds for which all requests get the same answer of `/readyz`, because each check opens sessions."""
 
 
-def router(config: Config, server: str) -> APIRouter:
+def router(config: Config, server: str, reads: SharedReads, shared: SharedStatus) -> APIRouter:
     """Routes of health, readiness and metrics. `server`: this server's name, unique in a pipeline database."""
     checks, routes = _shared_checks(config, server), APIRouter(tags=["health"])
 
@@ -47,17 +50,22 @@ def router(config: Config, server: str) -> APIRouter:
         found = await checks[role].result()
         return JSONResponse({"ready": not found.reasons, **vars(found)}, status_code=503 if found.reasons else 200)
 
+    def render(opened: CheckConnections) -> bytes:
+        now = shared.read(opened)
+        reasons = [*readiness.elsewhere(now.roles, server), *now.reasons]
+        return metrics.render(replace(now, reasons=reasons))
+
+    rendered = reads.body(render)
+
     @routes.get(
         "/metrics",
         response_class=PlainTextResponse,
         summary="Prometheus metrics",
         responses=problems.documented(),
     )
-    def all_metrics() -> Response:
-        """The metrics, computed from the databases for each request; 503 if the pipeline database does not answer."""
-        now = status.collect(config, 2.2 * readiness.CHECK_SECONDS)  # includes reading the source
-        reasons = [*readiness.elsewhere(now.roles, server), *now.reasons]
-        return Response(metrics.render(replace(now, reasons=reasons)), media_type=CONTENT_TYPE_LATEST)
+    async def all_metrics() -> Response:
+        """The metrics, which may be 2 s old; 503 if the pipeline database does not answer."""
+        return Response(await rendered.read(), media_type=CONTENT_TYPE_LATEST)
 
     return routes
 

@@ -39,10 +39,12 @@ from pipeline.operate.verify.verifications import StoredVerification
 from pipeline.operate.ways import WayCount
 from pipeline.postgres import connections, migrations, role_locks
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.kept_connection import CheckConnections
 from pipeline.postgres.queries import statement
 from pipeline.snapshots import snapshot_status
 from pipeline.snapshots.snapshot_status import SnapshotStatus
 from pipeline.terminal.json_values import as_json
+from pipeline.version import installed_version
 from pipeline.wal import lsn
 from pipeline.wires.pgdeltastream import status
 from pipeline.wires.pgdeltastream.sessions import store as session_store
@@ -78,7 +80,8 @@ class PipelineStatus:
     """The whole status. `reasons`: why the server is not replicating; empty if it is. `lag_seconds` 0: caught up.
 
     `warnings`: one line for each user that reads tables of other roles and is or can become a superuser, and for each
-    table whose reading failed because the reading role lacks rights.
+    table whose reading failed because the reading role lacks rights. `version`: of this program; the other two: of
+    Postgres in both databases.
 
     Text, JSON, metrics and exit status all say `replicating`.
     """
@@ -115,6 +118,9 @@ class PipelineStatus:
     verification: StoredVerification | None = None
     lag: LagReport | None = None
     warnings: list[str] = field(default_factory=list)
+    version: str = field(default_factory=installed_version)
+    source_version: str | None = None
+    pipeline_version: str | None = None
     reasons: list[str] = field(default_factory=list)
 
     @property
@@ -128,16 +134,16 @@ class PipelineStatus:
         return {name: value for name, value in values.items() if name not in ("progress", "read_at")}
 
 
-def collect(config: Config, patience: float = 60.0) -> PipelineStatus:
+def collect(config: Config, patience: float = 60.0, opened: CheckConnections | None = None) -> PipelineStatus:
     """Read the status now.
 
     Raises DatabaseUnavailableError only for the pipeline database; an unavailable source is listed in `reasons`.
-    `patience`: seconds that the pipeline database has to answer, once it has accepted the connection.
+    `patience`: seconds that the pipeline database has to answer, once it has accepted the connection. Without `opened`,
+    connections are opened for this reading.
     """
-    with connections.answering(
-        config.database, "pipeline database", patience, name="pipeline status", for_command=True
-    ) as connection:
-        now, reading, moved = _read(config, connection)
+    opened = opened or CheckConnections.once(config, "pipeline status")
+    with opened.pipeline(patience) as connection:
+        now, reading, moved = _read(config, connection, opened)
         if not now.revision:
             return now
         found = replace(
@@ -190,11 +196,11 @@ def _explained(
 
 def read(config: Config, connection: Connection) -> PipelineStatus:
     """Read the positions, roles and lag over a connection to the pipeline database; reads the source too."""
-    return _read(config, connection)[0]
+    return _read(config, connection, CheckConnections.once(config, "pipeline status"))[0]
 
 
 def _read(
-    config: Config, connection: Connection
+    config: Config, connection: Connection, opened: CheckConnections
 ) -> tuple[PipelineStatus, SourceReading | PipelineError, StoredPositions | None]:
     """The status; the state of the source, or the error why it does not answer; and the positions of our database."""
     revision = migrations.current_revision(connection)
@@ -207,7 +213,7 @@ def _read(
     known = session_store.recent(connection)
     reading: SourceReading | PipelineError
     try:
-        reading = facts.read_source(config, connection, stored, known)
+        reading = facts.read_source(config, connection, stored, known, opened)
     except PipelineError as error:
         reading = error
     held = list(role_locks.states(connection).values())
@@ -217,6 +223,7 @@ def _read(
         database=stored.database_name if stored else None,
         slot=config.slot,
         revision=revision,
+        pipeline_version=connections.server_version(connection),
         progress=progress,
         roles=held,
         failed_schedules=role_locks.failed_schedules(held),
@@ -249,6 +256,7 @@ def _with_source(
         not_captured=reading.not_captured,
         slots=reading.slots,
         slot_marked=reading.marked,
+        source_version=reading.version,
         lag_bytes=lag,
         lag_seconds=_lag_seconds(now.progress, lag, running=running),
         reasons=[*now.reasons, *([f"replication: {reading.narrowed}; {ADOPT}"] if reading.narrowed else [])],

@@ -149,26 +149,37 @@ def answering(
 
     `for_command`: connecting may take as long as `connect_promptly` allows a command.
     """
+    limit = None if for_command else max(2.0, seconds)
+    connection = connect_promptly(dsn, what, name=name, seconds=limit, **options)
+    with limited(connection, dsn, what, seconds), connection:
+        yield connection
+
+
+@contextmanager
+def limited(connection: Connection, dsn: str, what: str, seconds: float) -> Iterator[None]:
+    """End the connection, and raise DatabaseUnavailableError, if the work inside of the block takes over `seconds`."""
     late = threading.Event()
 
     def end() -> None:
         late.set()
         hang_up(connection)
 
-    limit = None if for_command else max(2.0, seconds)
-    connection = connect_promptly(dsn, what, name=name, seconds=limit, **options)
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
     try:
-        with connection:
-            yield connection
+        yield
     except psycopg.Error as error:
         if late.is_set():
             raise DatabaseUnavailableError(f"{what} ({describe(dsn)}) does not answer within {seconds:g} s") from error
         raise
     finally:
         timer.cancel()
+
+
+def server_version(connection: Connection) -> str:
+    """Return the version of Postgres at the other end, such as 18.1."""
+    return (connection.info.parameter_status("server_version") or "").split(" ")[0]
 
 
 class _NamedConnection(psycopg.Connection[TupleRow]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -13,8 +14,10 @@ T = TypeVar("T")
 class SharedCheck(Generic[T]):
     """Calls `check` in a thread, one call at a time, and shares each answer for `seconds`."""
 
-    def __init__(self, check: Callable[[], T], seconds: float) -> None:
+    def __init__(self, check: Callable[[], T], seconds: float, executor: Executor | None = None) -> None:
+        """Without an executor, the event loop's own threads are used."""
         self._check = check
+        self._executor = executor
         self._seconds = seconds
         self._task: asyncio.Task[T] | None = None
         self._ended = float("-inf")
@@ -27,6 +30,6 @@ class SharedCheck(Generic[T]):
 
     async def _run(self) -> T:
         try:
-            return await asyncio.to_thread(self._check)
+            return await asyncio.get_running_loop().run_in_executor(self._executor, self._check)
         finally:
             self._ended = time.monotonic()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.api import app, events
 from pipeline.api.app import ApplicationParts
+from pipeline.api.shared_reads import SharedReads
 from pipeline.api.wire import ServedWires, WireResources
 from pipeline.config.settings import Config
 from pipeline.consumers import endpoints as consumers
@@ -14,7 +15,8 @@ from pipeline.consumers.cursor.leases import CursorLeases
 from pipeline.followers.operating import endpoints as followers
 from pipeline.log.wakeups import WakeupListener
 from pipeline.operate import endpoints as operate
-from pipeline.operate import readiness
+from pipeline.operate import readiness, status_endpoints
+from pipeline.operate.status_reader import SharedStatus
 from pipeline.postgres.pool import Pool
 from pipeline.process.signals import StopSignal
 from pipeline.snapshots import endpoints as backfills
@@ -40,15 +42,22 @@ def parts(config: Config, server: str) -> ApplicationParts:
     cursors = CursorLeases(config.database, database.transaction)
     resources = WireResources(config, database, wakeups, server)
     wires = ServedWires([WIRES[name] for name in config.wires if name in WIRES], config.open_wires)
+    reads, shared = SharedReads(config), SharedStatus(config)
     routers = (
-        operate.router(config, server),
+        operate.router(config, server, reads, shared),
+        status_endpoints.router(config, reads, shared),
         consumers.router,
         backfills.router,
         followers.router,
         events.router,
         websocket.router(config, database, wakeups, cursors, server),
     )
-    return ApplicationParts(resources, routers, wires, [wire.serve(resources) for wire in wires.wires], cursors.close)
+
+    async def close() -> None:
+        reads.close()
+        await cursors.close()
+
+    return ApplicationParts(resources, routers, wires, [wire.serve(resources) for wire in wires.wires], close)
 
 
 def serve_grpc(config: Config, server: str, stop: StopSignal) -> None:

@@ -32,7 +32,7 @@ from lake.storage.where import ObjectPath
 from pipeline.config.settings import load
 from pipeline.exports import preflight as check_exports
 from pipeline.exports import reach
-from pipeline.exports.status import ExportStatus, with_lake_problem
+from pipeline.exports.status import ExportStatus, lake_problem
 from tests.fixtures.object_store import BUCKET, CREDENTIALS, ObjectStore, object_store
 from tests.fixtures.postgres import unique
 from tests.fixtures.small_log import SOURCE, small_log
@@ -236,7 +236,7 @@ def test_status_says_that_a_lake_is_not_in_its_bucket(store: ObjectStore, monkey
     url = f"s3://{BUCKET}/gone"
 
     def problem() -> str | None:
-        return with_lake_problem(load(export_dir=url), ExportStatus("@daily", url, exported_seq=7)).problem
+        return lake_problem(load(export_dir=url), ExportStatus("@daily", url, exported_seq=7))
 
     monkeypatch.setattr(reach, "_LOOK_SECONDS", 60.0)
     store.faults.requests.clear()

@@ -19,10 +19,10 @@ app = typer.Typer(help="The source, and the epochs of its history.", no_args_is_
 def sources_list(context: typer.Context, as_json: Json = False) -> int:
     """List the sources that the pipeline database knows: cluster, timeline, slot, position and epoch."""
     from pipeline.cli.render import status
-    from pipeline.operate import sources
+    from pipeline.operate import known_sources
 
     with connected(context, "sources") as (_, connection):
-        found = sources.collect(connection)
+        found = known_sources.collect(connection)
     output({"data": found}, as_json, lambda: status.show_sources(found))
     return 0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +16,7 @@ from pipeline.terminal.command import Json, load, output
 if TYPE_CHECKING:
     from pipeline.config.settings import Config
     from pipeline.operate.status import PipelineStatus
+    from pipeline.operate.status_reader import StatusReader
 
 EVERY = 2.0
 """Seconds between two updates of --watch."""
@@ -39,8 +39,7 @@ def status(
 ) -> int:
     """Show what is wrong, then the six most important lines. Exit 1 if nothing replicates."""
     from pipeline.cli.render.status import show_status
-    from pipeline.exports import status as export_status
-    from pipeline.operate import status
+    from pipeline.operate.status_reader import StatusReader
     from pipeline.postgres import databases
 
     if interval is not None and not watch:
@@ -49,49 +48,34 @@ def status(
     if watch:
         return _watch(config, as_json, interval or EVERY, everything=everything)
     with databases.resolved(config, start=False) as config:
-        now = _with_warnings(config, status.collect(config))
-        if now.exports:
-            now = replace(now, exports=export_status.with_lake_problem(config, now.exports))
+        now = StatusReader().read(config)
     output(now.to_json(), as_json, lambda: show_status(now, everything=everything))
     return 0 if now.replicating else 1
-
-
-def _with_warnings(config: Config, now: PipelineStatus, known: list[str] | None = None) -> PipelineStatus:
-    """Return the status with its warnings. `known`: the warnings of an earlier status, which are used again."""
-    from pipeline.operate import role_warnings
-
-    if known is None and now.source_lsn is None:  # the source does not answer, which the status says
-        return now
-    try:
-        return replace(now, warnings=role_warnings.read(config) if known is None else known)
-    except (PipelineError, psycopg.Error):
-        return now
 
 
 def _watch(config: Config, as_json: bool, seconds: float, *, everything: bool) -> int:
     from pipeline.cli.render.status import sections
     from pipeline.operate.status import PipelineStatus
+    from pipeline.operate.status_reader import StatusReader
     from pipeline.terminal import watching
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` sends it; the cursor must come back then too
     with watching.shown(seconds, as_json, partial(sections, everything=everything), PipelineStatus.to_json) as show:
-        known: list[str] | None = None
+        reader = StatusReader()
         while True:
-            now = _read_status(config, known)
-            known = now.warnings if now.source_lsn is not None else known
-            show(now)
+            show(_read_status(config, reader))
             time.sleep(seconds)
 
 
-def _read_status(config: Config, warnings: list[str] | None) -> PipelineStatus:
-    """Return the status now, with `known` warnings; if the database does not answer, a status that says why."""
+def _read_status(config: Config, reader: StatusReader) -> PipelineStatus:
+    """Return the status now; if the database does not answer, a status that says why."""
     from pipeline import refusals
     from pipeline.operate import status
     from pipeline.postgres import databases
 
     try:
         with databases.resolved(config, start=False) as resolved:
-            return _with_warnings(resolved, status.collect(resolved, ANSWER_SECONDS), warnings)
+            return reader.read(resolved, ANSWER_SECONDS)
     except PipelineError as error:
         return status.PipelineStatus(reasons=[str(error)])
     except psycopg.Error as error:

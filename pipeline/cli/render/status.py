@@ -14,8 +14,8 @@ from pipeline.exports import render as exports
 from pipeline.findings import CheckFinding
 from pipeline.followers.operating import render as followers
 from pipeline.operate.adoption import BacklogAdoption
+from pipeline.operate.known_sources import KnownSource
 from pipeline.operate.lag.model import LagLimit, LagReport
-from pipeline.operate.sources import KnownSource
 from pipeline.operate.status import PipelineProgress, PipelineStatus
 from pipeline.operate.ways import WayCount
 from pipeline.postgres.role_locks import RoleState

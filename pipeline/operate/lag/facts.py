@@ -27,6 +27,7 @@ from pipeline.operate.lag.lsn_times import NearestSamples
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.kept_connection import CheckConnections
 from pipeline.postgres.queries import statement
 from pipeline.wires.pgdeltastream import status
 from pipeline.wires.pgdeltastream.sessions.store import StoredSession
@@ -90,6 +91,7 @@ class SourceReading:
     marked: bool = True
     sessions: status.SessionsAtSource | None = None
     narrowed: str | None = None
+    version: str | None = None
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,11 @@ class LagFacts:
 
 
 def read_source(
-    config: Config, connection: Connection, stored: ReplicationSource | None, known: Sequence[StoredSession] = ()
+    config: Config,
+    connection: Connection,
+    stored: ReplicationSource | None,
+    known: Sequence[StoredSession],
+    opened: CheckConnections,
 ) -> SourceReading:
     """Read the source as it is now, over one connection.
 
@@ -156,7 +162,7 @@ def read_source(
     clients, which are read too.
     """
     values: dict[str, Any] = {"slot": config.slot, "sampler": lag_sampler.session_name(stored.id) if stored else None}
-    with connections.answering(config.source, "source", SOURCE_SECONDS, name="pipeline status") as source:
+    with opened.source(SOURCE_SECONDS) as source:
         try:
             made = stored.publications if stored else {}
             missing = prepare.publisher(config, source, connection).missing(made)
@@ -174,7 +180,9 @@ def read_source(
     restart, confirmed = (anchor.restart_lsn, anchor.confirmed_lsn) if anchor else (None, None)
     at = AtSource(**row, restart=restart, confirmed=confirmed, sender=values["sender"])
     ours = slot_lag.measure_lags(found, config.slot, at.written)
-    return SourceReading(at, holder[0] if holder else None, ours, missing, marked, clients, narrowed)
+    return SourceReading(
+        at, holder[0] if holder else None, ours, missing, marked, clients, narrowed, connections.server_version(source)
+    )
 
 
 def sessions(connection: Connection, source_id: uuid.UUID) -> dict[str, RoleSession]:

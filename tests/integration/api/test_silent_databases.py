@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from pipeline.api import shared_reads
 from pipeline.operate import readiness
 from pipeline.postgres import pool, silence
 from tests.fixtures.api import Api, answering
@@ -34,6 +35,9 @@ REQUESTS: dict[str, Callable[[Api], httpx.Response]] = {
     "PG Delta Stream": lambda api: api.get("/v1/init"),
     "its snapshot": lambda api: api.post("/v1/snapshot/data", table="t", offset=0, limit=1),
     "readiness": lambda api: api.get("/readyz"),
+    "status": lambda api: api.get("/v1/status"),
+    "slots": lambda api: api.get("/v1/slots"),
+    "metrics": lambda api: api.get("/metrics"),
 }
 
 
@@ -55,6 +59,7 @@ def test_each_request_is_answered_while_the_databases_are_silent(
     monkeypatch.setattr(silence, "TRY_SECONDS", 0.5)
     monkeypatch.setattr(pool, "_WAIT_SECONDS", 0.5)
     monkeypatch.setattr(readiness, "CHECK_SECONDS", 0.5)
+    monkeypatch.setattr(shared_reads, "ANSWER_SECONDS", 1.0)
     settings = {"source_dsn": through(proxy, source_dsn), "wires": "sequin,pgdeltastream"}
     database = through(proxy, database_dsn)
     with answering(database, **settings) as api, Rpc(database) as rpc, ThreadPoolExecutor(len(REQUESTS)) as at_once:

@@ -16,10 +16,10 @@ from pipeline.capture.schema_history.rewrites import RewrittenTable
 from pipeline.capture.source.slots import Slot
 from pipeline.log.dead_letters import DeadLetter
 from pipeline.log.tables import KnownTable
+from pipeline.operate.known_sources import KnownSource
 from pipeline.operate.lag.model import LagLimit, LagReport, LagStage
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.routes import RoutesVersion, RoutingReport
-from pipeline.operate.sources import KnownSource
 from pipeline.operate.status import PipelineProgress, PipelineStatus
 from pipeline.terminal.json_values import as_json
 

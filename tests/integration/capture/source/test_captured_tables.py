@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.operate import sources
+from pipeline.operate import known_sources
 from pipeline.operate.status import collect
 from pipeline.postgres import connections
 from pipeline.server import schedule
@@ -34,7 +34,7 @@ def stage(config: Config) -> Iterator[Stage]:
 def gaps(config: Config) -> list[tuple[str, str, bool]]:
     """Table, what is missing, and whether it still is."""
     with connections.connect(config.database, "pipeline database") as connection:
-        (source,) = sources.collect(connection)
+        (source,) = known_sources.collect(connection)
     assert source.gaps == collect(config).gaps
     return [(gap.table, gap.what, gap.until is None) for gap in source.gaps if gap.table != "public.mark"]
 

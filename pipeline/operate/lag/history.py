@@ -1,0 +1,32 @@
+"""The lag and the rates of the last hour, from the stored samples."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+
+@dataclass(frozen=True)
+class LagSample:
+    """The lag of the log behind the source at one moment. Rates are since the sample before.
+
+    `epoch`: samples of two epochs are not of one history. A value is None if it is not known: the source did not
+    answer, or no sample was stored in the minute before.
+    """
+
+    at: datetime
+    epoch: int | None
+    behind_bytes: int | None
+    behind_seconds: float | None
+    changes_per_second: float | None
+    events_per_second: float | None
+
+
+def read_hour(connection: Connection, source: uuid.UUID) -> list[LagSample]:
+    """Return the samples of the last hour, the oldest first."""
+    return queries.rows(connection, LagSample, statement("operate.lag", "lag_history"), {"source": source})
