@@ -178,7 +178,8 @@ class BatchBuilder:
         for _ in range(changes):
             self.size -= len(self._rows.pop())
         self._idx -= changes + skipped
-        self._idx_after_row = self._idx
+        if changes:
+            self._idx_after_row = self._idx
         self._ordinal -= changes
 
     def take_whole(self) -> ChangeBatch | None:

@@ -149,6 +149,7 @@ def test_a_row_after_changes_without_a_row_is_marked(hidden: list[Message], firs
     made.feed(BeginMessage(100, 7, 42))
     for message in [*([] if first else [InsertMessage(OID, [b"1", b"a"])]), *hidden]:
         made.feed(message)
+    made.take_back([], 0)  # as before each logical message
     made.feed(InsertMessage(OID, [b"2", b"a"]))
     made.feed(InsertMessage(OID, [b"3", b"a"]))
     made.feed(CommitMessage(100, 150, 7))
