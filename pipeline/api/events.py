@@ -9,18 +9,21 @@ from functools import cache
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from psycopg.sql import Identifier
 from starlette.exceptions import HTTPException
 
+from pipeline.api import backward
 from pipeline.api.database import TheDatabase, TheWakeups
 from pipeline.api.long_poll import MAX_SECONDS, WaitingClient, until_found
 from pipeline.api.models import MAX_SEQ, Events
 from pipeline.api.parameters import refuse_unknown
-from pipeline.api.patterns import NAME, NO_ZERO_BYTE, TABLES
+from pipeline.api.patterns import ACTIONS, NAME, NO_ZERO_BYTE, TABLES
 from pipeline.api.problems import documented
 from pipeline.api.turns import PageTurns
 from pipeline.log import shapes
 from pipeline.log.entry import JsonEvent
 from pipeline.log.page import (
+    DEFAULT_LOG,
     EVERYTHING,
     EventFilter,
     EventPageReader,
@@ -30,17 +33,16 @@ from pipeline.log.page import (
     beyond,
     is_expired,
 )
+from pipeline.log.page_before import BackwardRequest
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.pool import Pool, rows
 from pipeline.postgres.queries import statement
 
-NDJSON = "application/x-ndjson"
 PAGES_AT_ONCE = 4
 """The most pages that are read at the same time, so that other requests find a connection."""
 MAX_BYTES = 8_000_000
 """A page ends once it has this many characters. A single event may be larger."""
-_SEARCH_SECONDS = 2.0
 _FIRST_ROWS = 10
 
 NamedTable = Annotated[
@@ -76,7 +78,7 @@ class _Reading:
     "",
     summary="Read events",
     response_model=Events,
-    responses={**documented(404, 409, 410), 200: {"content": {NDJSON: {"schema": {"type": "string"}}}}},
+    responses={**documented(404, 409, 410), 200: {"content": {backward.NDJSON: {"schema": {"type": "string"}}}}},
 )
 async def read(
     request: Request,
@@ -97,15 +99,40 @@ async def read(
     consumer: Annotated[
         str | None, Query(pattern=NAME, description="a cursor: read from its position, with its tables and actions")
     ] = None,
+    actions: Annotated[str | None, Query(pattern=ACTIONS, description="actions, comma separated")] = None,
+    before: Annotated[
+        int | None, Query(ge=0, le=MAX_SEQ, description="only events with a smaller seq, the newest first")
+    ] = None,
+    key: Annotated[
+        str | None,
+        Query(
+            max_length=10_000,
+            pattern=NO_ZERO_BYTE,
+            description="only events of the row with this `record_pk`, the newest first; `tables` names its table",
+        ),
+    ] = None,
 ) -> Response:
     """Return events in order of seq. No event with a smaller seq ever appears later.
 
     `Accept: application/x-ndjson` gives one event per line. Continue with `after` = `last_seq`, which NDJSON has in the
     header `Last-Seq`. If `data` is empty, `last_seq` can still grow: no event up to this seq matched. Reading moves no
     cursor; `advance` does.
+
+    With `before` or `key`, the newest events come first. Continue with `before` = `first_seq`, which NDJSON has in the
+    header `First-Seq`; 0: no older event is left. If `data` is empty, no event from `first_seq` on matched.
     """
-    wanted = EventFilter(within=tuple(part.strip() for part in tables.split(","))) if tables else EVERYTHING
+    names, chosen = _parts(tables), _parts(actions)
+    if consumer is not None and chosen:
+        raise HTTPException(422, "a consumer has its own actions; leave out actions, or consumer")
     known: Sequence[str] = request.app.state.events_tables
+    if before is not None or key is not None:
+        if after is not None or wait or consumer is not None:
+            raise HTTPException(422, "before and key return the newest events first; leave out after, wait, consumer")
+        if key is not None and (len(names) != 1 or "*" in names[0]):
+            raise HTTPException(422, "key is the record_pk of a row; give the name of its table in tables")
+        last = BackwardRequest(MAX_SEQ if before is None else before, limit, MAX_BYTES, names, chosen, key)
+        return await backward.answer(request, database, _relation(_table(known, events_table), known[0]), last)
+    wanted = EventFilter(within=names, actions=chosen) if names or chosen else EVERYTHING
     table = _table(known, events_table) if consumer is None else await _read_by(database, known, events_table, consumer)
     reading = _Reading(table, limit, after, wanted, consumer, pages=_pages(table, known[0]))
     with wakeups.for_events(*([consumer] if consumer else []), table=table) as subscription:
@@ -117,11 +144,19 @@ async def read(
             return 0.0 if reading.unfinished else None
 
         await until_found(request, subscription, wait, search, due)
-    return _answer(request, reading)
+    return backward.of_events(request, reading.events, last_seq=reading.after or 0)
+
+
+def _parts(text: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",")) if text else ()
 
 
 def _pages(table: str, default: str) -> EventPageReader[JsonEvent]:
-    return shapes.JSON if table == default else shapes.json_of(EventsTable.parse(table).identifier)
+    return shapes.JSON if table == default else shapes.json_of(_relation(table, default))
+
+
+def _relation(table: str, default: str) -> Identifier:
+    return DEFAULT_LOG if table == default else EventsTable.parse(table).identifier
 
 
 async def _read_by(database: Pool, known: Sequence[str], asked: str | None, consumer: str) -> str:
@@ -148,8 +183,8 @@ def _table(known: Sequence[str], asked: str | None) -> str:
 
 
 async def _search(database: Pool, turns: PageTurns, reading: _Reading) -> list[str] | None:
-    """Read until an event matches, the head is reached, or _SEARCH_SECONDS have passed."""
-    until = time.monotonic() + _SEARCH_SECONDS
+    """Read until an event matches, the head is reached, or backward.SEARCH_SECONDS have passed."""
+    until = time.monotonic() + backward.SEARCH_SECONDS
     reading.unfinished = True
     while reading.unfinished and not reading.events and time.monotonic() < until:
         async with turns.turn(woken=reading.woken), database.connection() as connection:
@@ -208,12 +243,3 @@ def _expired(reading: _Reading, below: int) -> str:
     if reading.consumer is not None:
         return f'{dropped}; reset consumer "{reading.consumer}" to continue with the remaining events'
     return f"{dropped}; continue with after={below - 1}, or without after"
-
-
-def _answer(request: Request, reading: _Reading) -> Response:
-    """Return the events as Postgres printed them: they are not parsed, so no digit is lost."""
-    headers = {"Last-Seq": str(reading.after or 0), "Vary": "Accept"}
-    if NDJSON in request.headers.get("accept", ""):
-        return Response("".join(f"{event}\n" for event in reading.events), media_type=NDJSON, headers=headers)
-    text = f'{{"data":[{",".join(reading.events)}],"last_seq":{reading.after or 0}}}'
-    return Response(text, media_type="application/json", headers=headers)

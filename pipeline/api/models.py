@@ -226,7 +226,11 @@ class Events(BaseModel):
 
     data: list[Event]
     last_seq: int = Field(
-        description="the value of `after` to continue with; also skips events that the filters left out"
+        description="the value of `after` to continue with; also skips events that the filters left out. With `before` "
+        "or `key`: the newest seq of the log"
+    )
+    first_seq: int | None = Field(
+        default=None, description="with `before` or `key`: the value of `before` to continue with; 0: nothing is older"
     )
 
 

@@ -13,8 +13,10 @@ import psycopg
 import pytest
 from psycopg.sql import SQL
 
+from pipeline.api import backward, events
 from pipeline.api.events import MAX_BYTES
-from pipeline.log import shapes
+from pipeline.api.models import MAX_SEQ
+from pipeline.log import page_before, shapes
 from pipeline.log.page import EVERYTHING, EventFilter, EventPageRequest, values
 from tests.fixtures.api import Api
 from tests.fixtures.routed_log import AUDIT, route
@@ -159,7 +161,7 @@ def test_after_events_that_were_dropped_reading_goes_on(reading: Api, log: psyco
 @pytest.mark.parametrize(
     ("method", "path", "use"),
     [
-        ("get", "/v1/events", "use after, limit, wait, tables, events_table, consumer"),
+        ("get", "/v1/events", "use after, limit, wait, tables, events_table, consumer, actions, before, key"),
         ("get", "/v1/consumers/c/dead-letters", "use after, limit"),
         ("get", "/v1/consumers", "this path has no parameters"),
         ("post", "/v1/consumers", "this path has no parameters"),
@@ -317,3 +319,72 @@ def test_a_consumer_of_another_events_table_reads_that_one(api: Callable[..., Ap
     said = f'consumer "c" reads {AUDIT}, which no longer exists; restore the table, or delete the consumer'
     assert (gone.status_code, gone.json()["title"]) == (410, said)
     assert reading.get("/v1/consumers/c").json()["lag"] == 0
+
+
+class TestBackward:
+    """The newest events first, by page, filter and row."""
+
+    def test_pages_follow_each_other_to_the_oldest(self, reading: Api) -> None:
+        first = reading.get("/v1/events", before=MAX_SEQ, limit=20).json()
+        second = reading.get("/v1/events", before=first["first_seq"], limit=20).json()
+        assert seqs(first) + seqs(second) == list(range(35, 0, -1))
+        assert (first["first_seq"], first["last_seq"]) == (16, 35)
+        assert (second["first_seq"], second["last_seq"]) == (0, 35)
+        assert reading.get("/v1/events", before=1).json() == {"data": [], "first_seq": 0, "last_seq": 35}
+
+    def test_filters(self, reading: Api, log: psycopg.Connection) -> None:
+        log.execute("update sequin_events set action = 'delete' where seq in (3, 33)")
+        newest = {"before": MAX_SEQ, "tables": "public.notes_x"}
+        assert seqs(reading.get("/v1/events", **newest).json()) == [35, 34, 33, 32, 31]
+        assert seqs(reading.get("/v1/events", **newest, actions="delete, update").json()) == [33]
+        assert seqs(reading.get("/v1/events", actions="delete").json()) == [3, 33], "forward, too"
+        answer = reading.get("/v1/events", before=MAX_SEQ, limit=2, actions="delete")
+        assert (seqs(answer.json()), answer.json()["first_seq"]) == ([33, 3], 3)
+
+    def test_a_filter_without_a_match_says_how_far_it_has_looked(
+        self, reading: Api, log: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(page_before, "SPAN", 10)
+        monkeypatch.setattr(backward, "SEARCH_SECONDS", 0)
+        log.execute("update sequin_events set action = 'delete' where seq = 4")
+        looked = [MAX_SEQ]
+        while not (page := reading.get("/v1/events", before=looked[-1], actions="delete").json())["data"]:
+            looked.append(page["first_seq"])
+        assert (looked[1:], seqs(page)) == ([26, 16, 6], [4])
+        monkeypatch.setattr(backward, "SEARCH_SECONDS", 60)
+        assert seqs(reading.get("/v1/events", before=MAX_SEQ, actions="delete").json()) == [4]
+
+    def test_a_page_ends_at_its_bytes(self, reading: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(events, "MAX_BYTES", 1)
+        page = reading.get("/v1/events", before=MAX_SEQ).json()
+        assert (seqs(page), page["first_seq"]) == ([35], 35)
+
+    def test_the_history_of_a_row(self, reading: Api, log: psycopg.Connection) -> None:
+        key = "a/b?'\"\n"
+        log.execute("update sequin_events set record_pk = %s where seq in (1, 5, 31)", [key])
+        log.execute("update sequin_events set record_pk = '' where seq = 7")
+        table = log.execute("select source_table_schema || '.' || source_table_name from sequin_events where seq = 1")
+        (name,) = table.fetchone() or ("",)
+        row = {"tables": name, "key": key}
+        assert seqs(reading.get("/v1/events", **row).json()) == [5, 1]
+        page = reading.get("/v1/events", **row, limit=1).json()
+        assert (seqs(page), page["first_seq"]) == ([5], 5)
+        assert seqs(reading.get("/v1/events", **row, before=5).json()) == [1]
+        assert seqs(reading.get("/v1/events", tables=name, key="").json()) == [7]
+        assert reading.get("/v1/events", tables=name, key="none").json()["first_seq"] == 0
+
+    @pytest.mark.parametrize(
+        ("wrong", "why"),
+        [
+            ({"before": 5, "after": 1}, "before and key return"),
+            ({"before": 5, "wait": 1}, "before and key return"),
+            ({"key": "1"}, "give the name of its table"),
+            ({"key": "1", "tables": "public.*"}, "give the name of its table"),
+            ({"key": "1", "tables": "public.a,public.b"}, "give the name of its table"),
+            ({"actions": "drop"}, "actions: expected some of insert,"),
+            ({"actions": "insert", "consumer": "c"}, "a consumer has its own actions"),
+        ],
+    )
+    def test_what_does_not_go_together_is_refused(self, reading: Api, wrong: dict[str, Any], why: str) -> None:
+        answer = reading.get("/v1/events", **wrong)
+        assert (answer.status_code, why in answer.json()["title"]) == (422, True), answer.text
