@@ -6,18 +6,31 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from psycopg.sql import Identifier
 from starlette.exceptions import HTTPException
 
-from pipeline.api import backward
+from pipeline.api import newest_first
 from pipeline.api.database import TheDatabase, TheWakeups
-from pipeline.api.long_poll import MAX_SECONDS, WaitingClient, until_found
-from pipeline.api.models import MAX_SEQ, Events
+from pipeline.api.event_pages import (
+    MAX_BYTES,
+    NDJSON,
+    SEARCH_SECONDS,
+    Actions,
+    After,
+    Limit,
+    NamedTable,
+    Reader,
+    Tables,
+    Wait,
+    of_events,
+    parts,
+)
+from pipeline.api.long_poll import WaitingClient, until_found
+from pipeline.api.models import Events
+from pipeline.api.newest_first import NewestFirst
 from pipeline.api.parameters import refuse_unknown
-from pipeline.api.patterns import ACTIONS, NAME, NO_ZERO_BYTE, TABLES
 from pipeline.api.problems import documented
 from pipeline.api.turns import PageTurns
 from pipeline.log import shapes
@@ -33,7 +46,6 @@ from pipeline.log.page import (
     beyond,
     is_expired,
 )
-from pipeline.log.page_before import BackwardRequest
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.pool import Pool, rows
@@ -41,18 +53,7 @@ from pipeline.postgres.queries import statement
 
 PAGES_AT_ONCE = 4
 """The most pages that are read at the same time, so that other requests find a connection."""
-MAX_BYTES = 8_000_000
-"""A page ends once it has this many characters. A single event may be larger."""
 _FIRST_ROWS = 10
-
-NamedTable = Annotated[
-    str | None,
-    Query(
-        max_length=200,
-        pattern=NO_ZERO_BYTE,
-        description="the events table to read, if routes send changes to several",
-    ),
-]
 
 router = APIRouter(
     prefix="/v1/events", tags=["events"], responses=documented(422), dependencies=[Depends(refuse_unknown)]
@@ -78,39 +79,20 @@ class _Reading:
     "",
     summary="Read events",
     response_model=Events,
-    responses={**documented(404, 409, 410), 200: {"content": {backward.NDJSON: {"schema": {"type": "string"}}}}},
+    responses={**documented(404, 409, 410), 200: {"content": {NDJSON: {"schema": {"type": "string"}}}}},
 )
 async def read(
     request: Request,
     database: TheDatabase,
     wakeups: TheWakeups,
-    after: Annotated[
-        int | None, Query(ge=0, le=MAX_SEQ, description="only events with a larger seq; default: all kept events")
-    ] = None,
-    limit: Annotated[int, Query(ge=1, le=1000, description="the most events to return")] = 100,
-    wait: Annotated[
-        float, Query(ge=0, le=MAX_SECONDS, allow_inf_nan=False, description="seconds to wait for the first event")
-    ] = 0,
-    tables: Annotated[
-        str | None,
-        Query(max_length=4000, pattern=TABLES, description="`schema.table`, comma separated, `*` matches anything"),
-    ] = None,
+    after: After = None,
+    limit: Limit = 100,
+    wait: Wait = 0,
+    tables: Tables = None,
     events_table: NamedTable = None,
-    consumer: Annotated[
-        str | None, Query(pattern=NAME, description="a cursor: read from its position, with its tables and actions")
-    ] = None,
-    actions: Annotated[str | None, Query(pattern=ACTIONS, description="actions, comma separated")] = None,
-    before: Annotated[
-        int | None, Query(ge=0, le=MAX_SEQ, description="only events with a smaller seq, the newest first")
-    ] = None,
-    key: Annotated[
-        str | None,
-        Query(
-            max_length=10_000,
-            pattern=NO_ZERO_BYTE,
-            description="only events of the row with this `record_pk`, the newest first; `tables` names its table",
-        ),
-    ] = None,
+    consumer: Reader = None,
+    actions: Actions = None,
+    backward: NewestFirst = None,
 ) -> Response:
     """Return events in order of seq. No event with a smaller seq ever appears later.
 
@@ -121,17 +103,10 @@ async def read(
     With `before` or `key`, the newest events come first. Continue with `before` = `first_seq`, which NDJSON has in the
     header `First-Seq`; 0: no older event is left. If `data` is empty, no event from `first_seq` on matched.
     """
-    names, chosen = _parts(tables), _parts(actions)
-    if consumer is not None and chosen:
-        raise HTTPException(422, "a consumer has its own actions; leave out actions, or consumer")
     known: Sequence[str] = request.app.state.events_tables
-    if before is not None or key is not None:
-        if after is not None or wait or consumer is not None:
-            raise HTTPException(422, "before and key return the newest events first; leave out after, wait, consumer")
-        if key is not None and (len(names) != 1 or "*" in names[0]):
-            raise HTTPException(422, "key is the record_pk of a row; give the name of its table in tables")
-        last = BackwardRequest(MAX_SEQ if before is None else before, limit, MAX_BYTES, names, chosen, key)
-        return await backward.answer(request, database, _relation(_table(known, events_table), known[0]), last)
+    if backward is not None:
+        return await newest_first.answer(request, database, _relation(_table(known, events_table), known[0]), backward)
+    names, chosen = parts(tables), parts(actions)
     wanted = EventFilter(within=names, actions=chosen) if names or chosen else EVERYTHING
     table = _table(known, events_table) if consumer is None else await _read_by(database, known, events_table, consumer)
     reading = _Reading(table, limit, after, wanted, consumer, pages=_pages(table, known[0]))
@@ -144,11 +119,7 @@ async def read(
             return 0.0 if reading.unfinished else None
 
         await until_found(request, subscription, wait, search, due)
-    return backward.of_events(request, reading.events, last_seq=reading.after or 0)
-
-
-def _parts(text: str | None) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",")) if text else ()
+    return of_events(request, reading.events, last_seq=reading.after or 0)
 
 
 def _pages(table: str, default: str) -> EventPageReader[JsonEvent]:
@@ -183,8 +154,8 @@ def _table(known: Sequence[str], asked: str | None) -> str:
 
 
 async def _search(database: Pool, turns: PageTurns, reading: _Reading) -> list[str] | None:
-    """Read until an event matches, the head is reached, or backward.SEARCH_SECONDS have passed."""
-    until = time.monotonic() + backward.SEARCH_SECONDS
+    """Read until an event matches, the head is reached, or SEARCH_SECONDS have passed."""
+    until = time.monotonic() + SEARCH_SECONDS
     reading.unfinished = True
     while reading.unfinished and not reading.events and time.monotonic() < until:
         async with turns.turn(woken=reading.woken), database.connection() as connection:

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 async def refuse_unknown(request: Request) -> None:
     """Raise HTTPException if the request has an unknown query parameter. Endpoints use this as a dependency."""
-    known = list(_names(request.scope["route"].dependant))
+    known = list(dict.fromkeys(_names(request.scope["route"].dependant)))
     if unknown := set(request.query_params) - set(known):
         use = f"use {', '.join(known)}" if known else "this path has no parameters"
         raise HTTPException(422, f"unknown parameter {min(unknown)!r}; {use}")

@@ -90,7 +90,7 @@ def install(app: FastAPI) -> None:
 
 def sentence(errors: Sequence[Any]) -> str:
     """Describe what is wrong with a request, without its values."""
-    return "; ".join(_explained(error) for error in errors)
+    return "; ".join(dict.fromkeys(_explained(error) for error in errors))  # a parameter may be read twice
 
 
 def _explained(error: Any) -> str:

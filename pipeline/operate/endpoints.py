@@ -50,12 +50,7 @@ def router(config: Config, server: str, reads: SharedReads, shared: SharedStatus
         found = await checks[role].result()
         return JSONResponse({"ready": not found.reasons, **vars(found)}, status_code=503 if found.reasons else 200)
 
-    def render(opened: CheckConnections) -> bytes:
-        now = shared.read(opened)
-        reasons = [*readiness.elsewhere(now.roles, server), *now.reasons]
-        return metrics.render(replace(now, reasons=reasons))
-
-    rendered = reads.body(render)
+    rendered = reads.body(partial(_render_metrics, server, shared))
 
     @routes.get(
         "/metrics",
@@ -68,6 +63,12 @@ def router(config: Config, server: str, reads: SharedReads, shared: SharedStatus
         return Response(await rendered.read(), media_type=CONTENT_TYPE_LATEST)
 
     return routes
+
+
+def _render_metrics(server: str, shared: SharedStatus, opened: CheckConnections) -> bytes:
+    now = shared.read(opened)
+    reasons = [*readiness.elsewhere(now.roles, server), *now.reasons]
+    return metrics.render(replace(now, reasons=reasons))
 
 
 def _shared_checks(config: Config, server: str) -> dict[readiness.Role | None, SharedCheck[readiness.ReadinessReport]]:

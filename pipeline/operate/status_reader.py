@@ -1,4 +1,4 @@
-"""Reads the status. What takes long to find out is kept for a minute: warnings, and if the lake is lost."""
+"""Reads the status; keeps for a minute warnings, and if the lake is lost, which take long to find out."""
 
 from __future__ import annotations
 

@@ -10,6 +10,10 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 FEW = 5
+_ALL_TABLES = """\
+select s."table", s.state, s.reason from pipeline.snapshots s where s.source_id = %(source)s order by s."table"
+"""
+"""Every captured table, and if it is complete in the log."""
 _COUNT_TABLES = """\
 select s.state, count(*) from pipeline.snapshots s where s.source_id = %(source)s group by s.state order by s.state
 """
@@ -29,8 +33,8 @@ order by s."table" limit %(most)s
 
 
 @dataclass(frozen=True)
-class IncompleteTable:
-    """A captured table that is incomplete in the log. `state`: as in `pipeline.snapshots`."""
+class TableReading:
+    """How far the reading of a captured table is. `state` and `reason`: as in `pipeline.snapshots`."""
 
     table: str
     state: str
@@ -61,12 +65,17 @@ def counts(connection: Connection, source: uuid.UUID) -> dict[str, int]:
     return dict(connection.execute(_COUNT_TABLES, {"source": source}).fetchall())
 
 
+def readings(connection: Connection, source: uuid.UUID) -> list[TableReading]:
+    """Return every captured table by name."""
+    return queries.rows(connection, TableReading, _ALL_TABLES, {"source": source})
+
+
 def failed(connection: Connection, source: uuid.UUID) -> dict[int, str]:
     """Return schema and name, by oid, of tables that are incomplete because reading them failed."""
     return dict(connection.execute(_FAILED_TABLES, {"source": source}).fetchall())
 
 
-def incomplete(connection: Connection, source: uuid.UUID, most: int = FEW) -> list[IncompleteTable]:
+def incomplete(connection: Connection, source: uuid.UUID, most: int = FEW) -> list[TableReading]:
     """Return at most `most` incomplete tables that no backfill reads now."""
     values = {"source": source, "most": most}
-    return queries.rows(connection, IncompleteTable, _UNREAD_TABLES, values)
+    return queries.rows(connection, TableReading, _UNREAD_TABLES, values)

@@ -10,7 +10,7 @@ from pipeline.config.settings import Config
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import overview, partition_changes
 from pipeline.snapshots import status as backfills
-from pipeline.snapshots.overview import IncompleteTable
+from pipeline.snapshots.overview import TableReading
 from pipeline.snapshots.partition_changes import PartitionNote
 from pipeline.snapshots.status import BackfillStatus
 
@@ -25,7 +25,7 @@ class SnapshotStatus:
 
     backfills: list[BackfillStatus] = field(default_factory=list)
     tables: dict[str, int] = field(default_factory=dict)
-    unread: list[IncompleteTable] = field(default_factory=list)
+    unread: list[TableReading] = field(default_factory=list)
     partitions: list[PartitionNote] = field(default_factory=list)
 
     @property

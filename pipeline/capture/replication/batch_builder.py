@@ -137,13 +137,9 @@ class BatchBuilder:
             if lsn == self._open_lsn and action_of_head is action
             else self._change(relation, action)
         )
-        annotations = self._annotations
-        if annotations is None and self._idx != self._idx_after_row:
-            annotations = _EXPLAINED
+        annotations = self._annotations or (_EXPLAINED if self._idx != self._idx_after_row else None)
         try:
-            if (
-                changes is None and exact is None and unchanged is None and annotations is None
-            ):  # then there is no previous_pk either
+            if changes is None and exact is None and unchanged is None and annotations is None:  # nor previous_pk
                 staged = row(self._head, self._idx, self._ordinal, change, pk, record)
             else:
                 rest = (changes, exact, dumps(unchanged) if unchanged else None, annotations, previous_pk, None)

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from psycopg.sql import SQL
 
-from pipeline.api import backward, events
-from pipeline.api.events import MAX_BYTES
+from pipeline.api import event_pages, newest_first
+from pipeline.api.event_pages import MAX_BYTES
 from pipeline.api.models import MAX_SEQ
 from pipeline.log import page_before, shapes
 from pipeline.log.page import EVERYTHING, EventFilter, EventPageRequest, values
@@ -345,17 +345,17 @@ class TestBackward:
         self, reading: Api, log: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(page_before, "SPAN", 10)
-        monkeypatch.setattr(backward, "SEARCH_SECONDS", 0)
+        monkeypatch.setattr(event_pages, "SEARCH_SECONDS", 0)
         log.execute("update sequin_events set action = 'delete' where seq = 4")
         looked = [MAX_SEQ]
         while not (page := reading.get("/v1/events", before=looked[-1], actions="delete").json())["data"]:
             looked.append(page["first_seq"])
         assert (looked[1:], seqs(page)) == ([26, 16, 6], [4])
-        monkeypatch.setattr(backward, "SEARCH_SECONDS", 60)
+        monkeypatch.setattr(event_pages, "SEARCH_SECONDS", 60)
         assert seqs(reading.get("/v1/events", before=MAX_SEQ, actions="delete").json()) == [4]
 
     def test_a_page_ends_at_its_bytes(self, reading: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(events, "MAX_BYTES", 1)
+        monkeypatch.setattr(newest_first, "MAX_BYTES", 1)
         page = reading.get("/v1/events", before=MAX_SEQ).json()
         assert (seqs(page), page["first_seq"]) == ([35], 35)
 

@@ -123,8 +123,8 @@ def test_the_lag_of_an_hour(served: Api, log: psycopg.Connection[Any]) -> None:
 
 def test_tables_and_slots(served: Api, log: psycopg.Connection[Any], source_dsn: str, slot_name: str) -> None:
     log.execute(
-        "insert into pipeline.captured_tables (source_id, epoch, table_oid, table_name, joined_lsn)"
-        " values (%s, 0, 1, 'public.b', 1), (%s, 0, 2, 'public.a', 1)",
+        "insert into pipeline.snapshot_tables (source_id, epoch, table_oid, table_schema, table_name, keyed)"
+        " values (%s, 0, 1, 'public', 'b', true), (%s, 0, 2, 'public', 'a', true)",
         [SOURCE, SOURCE],
     )
     tables = served.get("/v1/tables").json()["data"]

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pipeline.snapshots import backfill_progress, render
 from pipeline.snapshots.backfill_progress import RecentRowRate
-from pipeline.snapshots.overview import IncompleteTable
+from pipeline.snapshots.overview import TableReading
 from pipeline.snapshots.snapshot_status import SnapshotStatus
 from pipeline.snapshots.status import BackfillStatus
 from pipeline.terminal import drawing
@@ -53,7 +53,7 @@ def test_sentences() -> None:
 def test_status_is_short_where_all_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(render.sections(None)) == []
     assert list(render.sections(SnapshotStatus([], {"complete": 9}, []))) == []
-    unread = [IncompleteTable("public.notes", "failed", "this user may not read it")]
+    unread = [TableReading("public.notes", "failed", "this user may not read it")]
     drawing.show(*render.sections(SnapshotStatus([READING], {"complete": 9, "failed": 1, "not read": 2}, unread)))
     shown = capsys.readouterr().out
     assert "public.orders" in shown and "public.notes" in shown and "and 2 more" in shown
