@@ -16,8 +16,8 @@ from pipeline.capture.source import slots, sources
 from pipeline.config.settings import Config
 from pipeline.operate import captured_tables, known_sources, routes, slot_owners
 from pipeline.operate.captured_tables import SourceTable
-from pipeline.operate.lag import history
-from pipeline.operate.lag.history import LagSample
+from pipeline.operate.lag import lag_hour
+from pipeline.operate.lag.lag_hour import LagSample
 from pipeline.operate.routes import RoutingReport
 from pipeline.operate.status_reader import SharedStatus
 from pipeline.postgres.kept_connection import CheckConnections
@@ -99,7 +99,7 @@ def router(config: Config, reads: SharedReads, shared: SharedStatus) -> APIRoute
 def _lag(config: Config, opened: CheckConnections) -> dict[str, Any]:
     with opened.pipeline(ANSWER_SECONDS) as pipeline:
         stored = sources.find(pipeline, config.source_id)
-        return {"data": history.read_hour(pipeline, stored.id) if stored else []}
+        return {"data": lag_hour.read_samples(pipeline, stored.id) if stored else []}
 
 
 def _tables(config: Config, shared: SharedStatus, opened: CheckConnections) -> dict[str, Any]:

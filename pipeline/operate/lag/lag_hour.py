@@ -27,6 +27,6 @@ class LagSample:
     events_per_second: float | None
 
 
-def read_hour(connection: Connection, source: uuid.UUID) -> list[LagSample]:
+def read_samples(connection: Connection, source: uuid.UUID) -> list[LagSample]:
     """Return the samples of the last hour, the oldest first."""
     return queries.rows(connection, LagSample, statement("operate.lag", "lag_history"), {"source": source})
