@@ -52,7 +52,7 @@ async def _asked(
 
 
 NewestFirst = Annotated[BackwardRequest | None, Depends(_asked)]
-"""What `before` and `key` ask for; None without them."""
+"""The request that `before` and `key` make; None without them."""
 
 
 async def answer(request: Request, database: Pool, events: Identifier, wanted: BackwardRequest) -> Response:
