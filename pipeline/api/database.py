@@ -5,6 +5,7 @@ A dependency is a coroutine: FastAPI calls any other function in a thread, which
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Annotated, TypeVar
 
@@ -12,10 +13,18 @@ import anyio.to_thread
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
+from pipeline.config.settings import Config
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.log.wakeups import WakeupListener
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
 from pipeline.postgres.pool import Pool
 
 T = TypeVar("T")
+SESSION_SECONDS = 5.0
+"""Seconds in which the pipeline database must accept a session for a request, and then answer it."""
+_SESSIONS = threading.BoundedSemaphore(4)
+"""Limits the sessions that requests have at the same time, besides the pool."""
 
 
 async def in_thread(request: Request, work: Callable[[], T], *, source_too: bool = False) -> T:
@@ -26,6 +35,27 @@ async def in_thread(request: Request, work: Callable[[], T], *, source_too: bool
     running = request.app.state.database.silence.unless_silent(anyio.to_thread.run_sync(work, abandon_on_cancel=True))
     found: T = await (request.app.state.source_silence.unless_silent(running) if source_too else running)
     return found
+
+
+async def in_session(request: Request, work: Callable[[Connection], T]) -> T:
+    """Run blocking work in a thread, over a new session of the pipeline database that ends after it.
+
+    The session has SESSION_SECONDS to connect and again for the work; then DatabaseUnavailableError is raised.
+    """
+    config: Config = request.app.state.config
+
+    def connected() -> T:
+        if not _SESSIONS.acquire(timeout=SESSION_SECONDS):
+            raise DatabaseUnavailableError("too many requests at once; try again later")
+        try:
+            with connections.answering(
+                config.database, "pipeline database", SESSION_SECONDS, name="pipeline api"
+            ) as pipeline:
+                return work(pipeline)
+        finally:
+            _SESSIONS.release()
+
+    return await in_thread(request, connected)
 
 
 async def _database(connection: HTTPConnection) -> Pool:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from pipeline.api.long_poll import MAX_SECONDS
 from pipeline.api.patterns import NAME, NO_ZERO_BYTE, START
@@ -144,12 +154,43 @@ class Advance(_Body):
     seq: _SEQ = Field(description="everything up to this seq is acknowledged")
 
 
-class DeadLetterSeqs(_Body):
-    """Dead letters by their seq."""
+class CountedLetters(_Body):
+    """All dead letters up to one. They must be as many as the client has counted, since an older one may come later."""
+
+    through: _SEQ | None = Field(default=None, description="the newest letter that the client has seen")
+    count: _SEQ | None = Field(default=None, description="how many letters it has seen up to `through`; else 409")
+
+    def require_one_choice(self, named: Sequence[int] | None) -> Self:
+        """Raise ValueError unless only `named` is given, or `through` and `count` together, or none of them."""
+        if (self.through is None) != (self.count is None):
+            raise ValueError("give both through and count, or neither")
+        if self.through is not None and named is not None:
+            raise ValueError("name letters, or give through and count")
+        return self
+
+
+class DeadLetterSeqs(CountedLetters):
+    """Dead letters by their seq, or all up to one; without a field: all."""
 
     seqs: Annotated[list[_SEQ], Field(min_length=1, max_length=10_000)] | None = Field(
         default=None, description="null: all dead letters"
     )
+
+    @model_validator(mode="after")
+    def _one_choice(self) -> Self:
+        return self.require_one_choice(self.seqs)
+
+
+class DeadLetterIds(CountedLetters):
+    """Dead letters of the log by their id, or all up to one; without a field: all."""
+
+    ids: Annotated[list[_SEQ], Field(min_length=1, max_length=10_000)] | None = Field(
+        default=None, description="null: all parked dead letters"
+    )
+
+    @model_validator(mode="after")
+    def _one_choice(self) -> Self:
+        return self.require_one_choice(self.ids)
 
 
 class Consumer(BaseModel):

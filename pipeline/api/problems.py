@@ -72,6 +72,11 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
+def changed_letters(found: int, through: int, counted: int | None) -> str:
+    """Say that there are more or fewer dead letters than the client has counted."""
+    return f"up to {through} there are {found} dead letters, not {counted}; list them again"
+
+
 def explain(error: Exception) -> str:
     """Describe an error in one sentence for a log line. An unexpected error also gets a log line with its place."""
     if (known := refusals.for_reader(error)) is not None:

@@ -9,6 +9,7 @@ from psycopg.rows import scalar_row
 from starlette.exceptions import HTTPException
 
 from pipeline.api.database import TheDatabase, TheWakeups
+from pipeline.api.logged_actions import LOGGED
 from pipeline.api.long_poll import WaitingClient, until_found
 from pipeline.api.models import (
     MAX_SEQ,
@@ -29,7 +30,7 @@ from pipeline.api.models import (
 )
 from pipeline.api.parameters import refuse_unknown
 from pipeline.api.patterns import NAME
-from pipeline.api.problems import documented
+from pipeline.api.problems import changed_letters, documented
 from pipeline.postgres.pool import Pool, rows
 from pipeline.postgres.queries import statement
 
@@ -47,11 +48,19 @@ from pipeline.receive(%(name)s::text, %(max)s::int, make_interval(secs => %(visi
 """SQL that delivers items, each as its JSON text."""
 
 
-@router.post("", status_code=201, response_model=Consumer, summary="Create a consumer", responses=documented(409, 410))
-async def create(body: NewConsumer, database: TheDatabase, response: Response) -> dict[str, Any]:
+@router.post(
+    "",
+    status_code=201,
+    response_model=Consumer,
+    summary="Create a consumer",
+    responses=documented(409, 410),
+    dependencies=LOGGED,
+)
+async def create(body: NewConsumer, database: TheDatabase, request: Request, response: Response) -> dict[str, Any]:
     """Create a consumer. It receives the events that are written to the log from now on, or after `start`."""
     found = await _change(database, "create_consumer", body.name, **body.model_dump(exclude={"name"}))
     response.headers["Location"] = f"/v1/consumers/{body.name}"
+    request.state.subject = body.name
     return found
 
 
@@ -70,25 +79,37 @@ async def one(name: Name, database: TheDatabase) -> dict[str, Any]:
     return found[0]
 
 
-@router.delete("/{name}", response_model=Consumer, summary="Delete a consumer", responses=_NOT_FOUND)
+@router.delete(
+    "/{name}", response_model=Consumer, summary="Delete a consumer", responses=_NOT_FOUND, dependencies=LOGGED
+)
 async def delete(name: Name, database: TheDatabase) -> dict[str, Any]:
     """Delete a consumer with its unacknowledged items; the log stays. Returns the consumer as it was."""
     return await _change(database, "drop_consumer", name)
 
 
-@router.post("/{name}/pause", response_model=Consumer, summary="Pause a consumer", responses=_NOT_FOUND)
+@router.post(
+    "/{name}/pause", response_model=Consumer, summary="Pause a consumer", responses=_NOT_FOUND, dependencies=LOGGED
+)
 async def pause(name: Name, database: TheDatabase) -> dict[str, Any]:
     """Deliver no more items; changes are still kept for the consumer. Delivered items can still be acknowledged."""
     return await _change(database, "pause_consumer", name)
 
 
-@router.post("/{name}/resume", response_model=Consumer, summary="Resume a consumer", responses=_NOT_FOUND)
+@router.post(
+    "/{name}/resume", response_model=Consumer, summary="Resume a consumer", responses=_NOT_FOUND, dependencies=LOGGED
+)
 async def resume(name: Name, database: TheDatabase) -> dict[str, Any]:
     """Deliver items to a paused consumer again."""
     return await _change(database, "resume_consumer", name)
 
 
-@router.post("/{name}/reset", response_model=Consumer, summary="Reset a consumer", responses=documented(404, 409, 410))
+@router.post(
+    "/{name}/reset",
+    response_model=Consumer,
+    summary="Reset a consumer",
+    responses=documented(404, 409, 410),
+    dependencies=LOGGED,
+)
 async def reset(name: Name, database: TheDatabase, body: Reset | None = None) -> dict[str, Any]:
     """Start the consumer again at `start`. Its unacknowledged items are forgotten; late acknowledgements do nothing."""
     return await _change(database, "reset_consumer", name, start=(body or Reset()).start)
@@ -155,11 +176,15 @@ async def dead_letters(
 
 
 @router.post(
-    "/{name}/dead-letters/retry", response_model=Settled, summary="Retry dead letters", responses=_NOT_FOUND_OR_CONFLICT
+    "/{name}/dead-letters/retry",
+    response_model=Settled,
+    summary="Retry dead letters",
+    responses=_NOT_FOUND_OR_CONFLICT,
+    dependencies=LOGGED,
 )
 async def retry(name: Name, database: TheDatabase, body: DeadLetterSeqs | None = None) -> dict[str, Any]:
     """Put dead letters back into the queue, with their deliveries reset to 0."""
-    return await _query_row(database, "retry_dead", name=name, seqs=(body or DeadLetterSeqs()).seqs)
+    return await _settle_dead(database, "retry_dead", name, body or DeadLetterSeqs())
 
 
 @router.post(
@@ -167,10 +192,11 @@ async def retry(name: Name, database: TheDatabase, body: DeadLetterSeqs | None =
     response_model=Settled,
     summary="Discard dead letters",
     responses=_NOT_FOUND_OR_CONFLICT,
+    dependencies=LOGGED,
 )
 async def discard(name: Name, database: TheDatabase, body: DeadLetterSeqs | None = None) -> dict[str, Any]:
     """Delete dead letters."""
-    return await _query_row(database, "discard_dead", name=name, seqs=(body or DeadLetterSeqs()).seqs)
+    return await _settle_dead(database, "discard_dead", name, body or DeadLetterSeqs())
 
 
 def json_list(texts: list[str]) -> Response:
@@ -198,6 +224,19 @@ async def _change(database: Pool, change: LiteralString, name: str, **arguments:
             raise HTTPException(404, f"there is no consumer '{name}'; GET /v1/consumers lists all")
         await connection.execute(statement("consumers", change), {"name": name, **arguments})
         return (await rows(connection, statement("consumers", "consumer_status"), {"name": name}) or before or [{}])[0]
+
+
+async def _settle_dead(database: Pool, change: LiteralString, name: str, chosen: DeadLetterSeqs) -> dict[str, Any]:
+    """Retry or discard the chosen dead letters; none if there are more or fewer of them than the client has counted."""
+    seqs = chosen.seqs
+    async with database.transaction() as connection:
+        if chosen.through is not None:
+            values = {"name": name, "through": chosen.through}
+            dead = await rows(connection, statement("consumers", "dead_seqs"), values)
+            if len(dead) != chosen.count:
+                raise HTTPException(409, changed_letters(len(dead), chosen.through, chosen.count))
+            seqs = [each["seq"] for each in dead]
+        return (await rows(connection, statement("consumers", change), {"name": name, "seqs": seqs}))[0]
 
 
 async def _query_row(database: Pool, name_of_statement: LiteralString, **arguments: Any) -> dict[str, Any]:

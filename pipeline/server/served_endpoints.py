@@ -14,8 +14,8 @@ from pipeline.consumers.cursor import websocket
 from pipeline.consumers.cursor.leases import CursorLeases
 from pipeline.followers.operating import endpoints as followers
 from pipeline.log.wakeups import WakeupListener
+from pipeline.operate import dead_letter_endpoints, readiness, status_endpoints
 from pipeline.operate import endpoints as operate
-from pipeline.operate import readiness, status_endpoints
 from pipeline.operate.status_reader import SharedStatus
 from pipeline.postgres.pool import Pool
 from pipeline.process.signals import StopSignal
@@ -46,6 +46,7 @@ def parts(config: Config, server: str) -> ApplicationParts:
     routers = (
         operate.router(config, server, reads, shared),
         status_endpoints.router(config, reads, shared),
+        dead_letter_endpoints.router,
         consumers.router,
         backfills.router,
         followers.router,

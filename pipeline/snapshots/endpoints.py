@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from pipeline.api.database import in_thread
+from pipeline.api.logged_actions import LOGGED
 from pipeline.api.parameters import refuse_unknown
 from pipeline.api.patterns import NO_ZERO_BYTE
 from pipeline.api.problems import documented
@@ -114,7 +115,14 @@ class Backfills(BaseModel):
     data: list[Backfill]
 
 
-@router.post("", status_code=201, response_model=Backfill, summary="Begin a backfill", responses=documented(409))
+@router.post(
+    "",
+    status_code=201,
+    response_model=Backfill,
+    summary="Begin a backfill",
+    responses=documented(409),
+    dependencies=LOGGED,
+)
 async def start(body: NewBackfill, request: Request, response: Response) -> BackfillStatus:
     """Read the table: each row becomes an event with the action `read`, unless the log has a newer one of its key.
 
@@ -133,6 +141,7 @@ async def start(body: NewBackfill, request: Request, response: Response) -> Back
             return start_backfill.start(config, source, pipeline, body.table, chosen, differences=body.differences)
 
     found = await in_thread(request, work, source_too=True)
+    request.state.subject = body.table
     response.headers["Location"] = f"/v1/backfills/{found.id}"
     return found
 
@@ -151,19 +160,37 @@ async def one(request: Request, number: Number) -> BackfillStatus:
     return await _asked(request, lambda config, pipeline: status.show(config, pipeline, number))
 
 
-@router.post("/{id}/pause", response_model=Backfill, summary="Pause a backfill", responses=documented(404, 409))
+@router.post(
+    "/{id}/pause",
+    response_model=Backfill,
+    summary="Pause a backfill",
+    responses=documented(404, 409),
+    dependencies=LOGGED,
+)
 async def pause(request: Request, number: Number) -> BackfillStatus:
     """Pause the backfill; ranges that are being read are finished."""
     return await _asked(request, lambda config, pipeline: status.pause(config, pipeline, number))
 
 
-@router.post("/{id}/resume", response_model=Backfill, summary="Resume a backfill", responses=documented(404, 409))
+@router.post(
+    "/{id}/resume",
+    response_model=Backfill,
+    summary="Resume a backfill",
+    responses=documented(404, 409),
+    dependencies=LOGGED,
+)
 async def resume(request: Request, number: Number) -> BackfillStatus:
     """Resume a paused backfill."""
     return await _asked(request, lambda config, pipeline: status.resume(config, pipeline, number))
 
 
-@router.post("/{id}/cancel", response_model=Backfill, summary="Cancel a backfill", responses=documented(404, 409))
+@router.post(
+    "/{id}/cancel",
+    response_model=Backfill,
+    summary="Cancel a backfill",
+    responses=documented(404, 409),
+    dependencies=LOGGED,
+)
 async def cancel(request: Request, number: Number) -> BackfillStatus:
     """End the backfill; the events that it has added stay."""
     return await _asked(request, lambda config, pipeline: status.cancel(config, pipeline, number))

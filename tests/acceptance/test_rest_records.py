@@ -171,7 +171,7 @@ def test_dead_letters(open_queue: Callable[..., Queue]) -> None:
     assert queue.settle("nack", item) == 1
     [dead] = queue.http.get(f"{queue.path}/dead-letters").json()["data"]
     assert (dead["seq"], dead["record"], dead["deliveries"]) == (item["seq"], item["record"], 1)
-    assert f'pipeline_consumer_dead{{consumer="{queue.name}"}} 1.0' in queue.http.get("/metrics").text
+    eventually(lambda: f'pipeline_consumer_dead{{consumer="{queue.name}"}} 1.0' in queue.http.get("/metrics").text)
     assert queue.post("/dead-letters/retry", seqs=[item["seq"]]).json() == {"count": 1}
     assert len(queue.receive(wait=60)) == 1
     assert queue.post("/dead-letters/discard").json() == {"count": 0}

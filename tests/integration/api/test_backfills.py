@@ -12,6 +12,7 @@ import pytest
 
 from tests.fixtures.api import Api
 from tests.fixtures.captured import Captured, captured
+from tests.fixtures.waiting import eventually
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def test_metrics_have_them(served: Api) -> None:
     assert 'pipeline_snapshot_tables{state="not read"} 2.0\n' in text
     assert 'pipeline_snapshot_tables{state="waiting"} 1.0\n' in text
     served.post(f"/v1/backfills/{number}/cancel")
-    assert "pipeline_backfill_" not in served.get("/metrics").text
+    eventually(lambda: "pipeline_backfill_" not in served.get("/metrics").text)  # an answer is shared for 2 s
 
 
 def test_differences_are_of_a_whole_table_with_a_key(served: Api) -> None:
