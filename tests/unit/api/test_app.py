@@ -83,6 +83,7 @@ def test_no_coroutine_waits_for_a_dependency_in_a_thread(app: FastAPI) -> None:
         (route.path, each.call)
         for route in coroutines
         for each in called(route.dependant)
-        if each.call is not None and not inspect.iscoroutinefunction(each.call)
+        if not (inspect.iscoroutinefunction(each.call) or inspect.isasyncgenfunction(each.call))
+        if each.call is not None
     }
     assert not threads
