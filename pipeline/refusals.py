@@ -136,10 +136,12 @@ def for_command(error: BaseException) -> PipelineError | None:
     """Return the error that a command reports if a database rejects a statement; None for an error of another kind."""
     if not isinstance(error, psycopg.Error):
         return None
+    place: str = getattr(error, "place", "")
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         remedy = "connect as a user who has the privilege, or grant it"
-    elif error.sqlstate in _NOT_MIGRATED:
+    elif error.sqlstate in _NOT_MIGRATED and place in ("", "pipeline database"):
         remedy = "the tables belong to another version: run `pipeline migrate`, or use a newer server"
     else:
         remedy = "run `pipeline check` to see what is wrong"
-    return PipelineError(f"a database rejected a statement: {connections.one_line(error)}; {remedy}")
+    where = f"the {place}" if place else "a database"
+    return PipelineError(f"{where} rejected a statement: {connections.one_line(error)}; {remedy}")

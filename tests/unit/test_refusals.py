@@ -87,6 +87,14 @@ def test_a_command_says_what_to_do(error: psycopg.Error, remedy: str) -> None:
     assert refusals.for_command(KeyError("x")) is None
 
 
+def test_a_statement_that_the_source_rejects_needs_no_migration() -> None:
+    error = errors.UndefinedTable("x")
+    error.__dict__["place"] = "source"
+    assert str(refusals.for_command(error)) == (
+        "the source rejected a statement: x; run `pipeline check` to see what is wrong"
+    )
+
+
 def test_clients_get_commands_and_requests_instead_of_sql() -> None:
     functions = (Path(__file__).parents[2] / "pipeline").glob("**/functions/*.sql")
     hints = {hint for path in functions for hint in re.findall(r"hint = '([^']+)\.'", path.read_text("utf-8"))}
