@@ -18,6 +18,8 @@ from pipeline.terminal.json_values import as_json
 
 SHARED_SECONDS = 2.0
 """Seconds for which all clients get the same answer."""
+CONNECT_SECONDS = 2.0
+"""Seconds in which a database must accept a connection, and show that an open one is alive."""
 ANSWER_SECONDS = 10.0
 """Seconds in which a request is answered, even if a database hangs."""
 
@@ -28,7 +30,7 @@ class SharedReads:
     def __init__(self, config: Config) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="shared reads")
         self._kept = [
-            KeptConnection(dsn, what, name="pipeline api reads")
+            KeptConnection(dsn, what, name="pipeline api reads", seconds=CONNECT_SECONDS)
             for dsn, what in ((config.database, "pipeline database"), (config.source, "source"))
         ]
         self._opened = CheckConnections(*(each.answering for each in self._kept))

@@ -23,15 +23,22 @@ class KeptSessions:
     time may use them.
     """
 
-    def __init__(self, connect: Callable[[], Sequence[Connection]]) -> None:
-        self._connect = connect
+    def __init__(
+        self, connect: Callable[[], Sequence[Connection]], seconds: float = connections.CONNECT_TIMEOUT
+    ) -> None:
+        """`seconds`: the time in which an open session must answer before it is lent; else new ones are opened."""
+        self._connect, self._seconds = connect, seconds
         self._open: Sequence[Connection] = ()
         self._until = 0.0
 
     @contextmanager
     def lend(self) -> Iterator[Sequence[Connection]]:
         """Yield the sessions that `connect` returns, in their order. Raises the errors of `connect`."""
-        if not self._open or time.monotonic() >= self._until or not all(map(_answers, self._open)):
+        if (
+            not self._open
+            or time.monotonic() >= self._until
+            or not all(_answers(each, self._seconds) for each in self._open)
+        ):
             self.close()
             self._open = self._connect()
             self._until = time.monotonic() + LONGEST
@@ -48,9 +55,9 @@ class KeptSessions:
         self._open = ()
 
 
-def _answers(connection: Connection) -> bool:
-    """True if the session answers within the time in which a server must accept a connection. A frozen one does not."""
-    timer = threading.Timer(connections.CONNECT_TIMEOUT, connections.hang_up, (connection,))
+def _answers(connection: Connection, seconds: float) -> bool:
+    """True if the session answers in time. A frozen server's does not."""
+    timer = threading.Timer(seconds, connections.hang_up, (connection,))
     timer.daemon = True
     timer.start()
     try:
