@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 .PHONY: .browser .test-python help setup hooks demo serve up down migrate unit test test-one test-python check fix \
-  proto generated long package-test bench torture hostile test-time test-tools trace-path docs-test
+  proto generated long package-test bench torture hostile test-time test-tools trace-path docs docs-test
 
 PYTHON ?= python3
 # How long `make torture` goes on, on which major version, and from which seed; by default after the last recorded one.
@@ -98,7 +98,13 @@ test-python: ## Unit and integration tests on another Python, where there is one
 trace-path: $(VENV)/.dev ## The files that a row enters in a running server: ARGS="staged --change update"
 	@$(BIN)/python -m tests.tracing $(ARGS)
 
-docs-test: $(VENV)/.dev ## Run every block of README, quickstarts, use cases and how-tos: ARGS=docs/quickstart.md
+docs: $(VENV)/.docs ## The docs as a searchable website, which needs no network: build/site/index.html
+	@rm -rf build/site
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --jobs auto --conf-dir docs --doctree-dir build/doctrees . build/site
+	@echo "Open build/site/index.html"
+
+docs-test: $(VENV)/.dev $(if $(ARGS),,docs) ## Open the site in Chromium, and run all blocks of pages: ARGS=docs/quickstart.md
+	@$(if $(ARGS),true,$(BIN)/python -m pytest --quiet tests/pages/site.py)
 	@$(BIN)/python -m tests.pages --wheel $(ARGS)
 
 package-test: $(VENV)/.dev ## Build the wheel, use it from an empty environment and folder
@@ -165,6 +171,11 @@ $(VENV)/.dev: $(INPUTS) | $(BIN)/python
 	@echo "Installing the server and the development tools into $(VENV)"
 	@$(PIP) --editable '.[dev]'
 	@touch $(VENV)/.runtime $@
+
+$(VENV)/.docs: $(INPUTS) | $(BIN)/python
+	@echo "Installing what builds the site of the docs into $(VENV)"
+	@$(PIP) --editable '.[docs]'
+	@touch $@
 
 $(VENV)/.bench: $(INPUTS) | $(BIN)/python
 	@echo "Installing the server, the development tools and what benchmarks need into $(VENV)"
