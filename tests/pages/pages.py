@@ -26,7 +26,6 @@ MOST_LEFT_OUT = 12
 NOT_REWRITTEN = frozenset(
     f"docs/how-to/{name}.md"
     for name in (
-        "add-a-follower",
         "after-a-gap",
         "after-a-restore",
         "backfill",
