@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import psycopg
 
@@ -14,7 +14,7 @@ from pipeline.log.retention import policy
 from pipeline.log.staging import ranges
 from pipeline.log.staging.ranges import ClaimedRange, PlannedRange
 from pipeline.postgres.connections import Connection
-from pipeline.snapshots import backfills
+from pipeline.snapshots import backfills, known_tables, overview
 from pipeline.snapshots.backfills import StoredBackfill
 
 REASON = "compares the table with the log"
@@ -23,8 +23,6 @@ UNKNOWN = (
     " deletes of rows that it never had"
 )
 NOTHING = "it has no partitions, so nothing says what its rows were like"
-"""Why a partitioned table without partitions cannot be compared."""
-"""Why a partitioned table without partitions cannot be compared."""
 """Why a partitioned table without partitions cannot be compared."""
 KEYS_PER_RANGE = 1_000
 LOOK_SECONDS = 1.0
@@ -48,10 +46,23 @@ def floor_seqs(pipeline: Connection) -> dict[str, int]:
     return {str(table): policy.dropped(pipeline, table).below - 1 for table in events_tables.with_known(pipeline, [])}
 
 
-def knows_all_changes(pipeline: Connection, backfill: StoredBackfill) -> bool:
-    """True if the log has always had every change of the table's rows."""
-    told = backfill.told_seqs
-    return told is not None and all(seq <= told.get(name, 0) for name, seq in floor_seqs(pipeline).items())
+def knows_all_changes(told: Mapping[str, int] | None, floors: Mapping[str, int]) -> bool:
+    """True if the log has always had every change of a table's rows.
+
+    `told`: the table's `told_seqs`; `floors`: those of `floor_seqs`.
+    """
+    return told is not None and all(seq <= told.get(name, 0) for name, seq in floors.items())
+
+
+def partly_known(pipeline: Connection, stored: ReplicationSource) -> list[str]:
+    """Return the names of captured tables with a key of which the log lacks rows that a comparison can only add."""
+    told = overview.whole_tables(pipeline, stored.id)
+    floors = floor_seqs(pipeline)
+    return sorted(
+        each.table
+        for each in known_tables.read(pipeline, stored).values()
+        if each.captured and each.keyed and not knows_all_changes(told[each.table_oid].from_seqs, floors)
+    )
 
 
 class DifferencePlanner:

@@ -127,6 +127,8 @@ class SnapshotCoordinator:
         next_xid, seqs = self._samples.take_sample()
         lsn = int(queries.value(self._source, statement("snapshots", "end_of_wal")))
         backfills.begin_wait(self._pipeline, backfill.id, next_xid, lsn, seqs)
+        name = backfill.table
+        logger.info("the server reads the existing rows of %s", name, extra={"action": "snapshot.begins", "table": name})
 
     def _extents(self, table_oid: int) -> Sequence[RelationSize]:
         return to_read.relations(self._source, [table_oid], (), sized=True)
@@ -265,7 +267,9 @@ class SnapshotCoordinator:
         return True
 
     def _complete(self, backfill: StoredBackfill) -> None:
-        unknown = backfill.compares and not comparing.knows_all_changes(self._pipeline, backfill)
+        unknown = backfill.compares and not comparing.knows_all_changes(
+            backfill.told_seqs, comparing.floor_seqs(self._pipeline)
+        )
         with self._pipeline.transaction():
             if not backfills.end(self._pipeline, backfill.id, "complete", comparing.UNKNOWN if unknown else None):
                 return

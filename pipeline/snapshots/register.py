@@ -61,8 +61,6 @@ def begin_reading(
             return None
         values = {"source": stored.id, "oid": table.oid, "backfill": started}
         pipeline.execute(statement("snapshots", "read_by"), values)
-    name = f"{table.schema}.{table.name}"
-    logger.info("the server reads the existing rows of %s", name, extra={"action": "snapshot.begins", "table": name})
     return started
 
 

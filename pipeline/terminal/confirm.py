@@ -24,6 +24,6 @@ def confirm_loss(lost: Iterable[str], name: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise ConfigError("standard input is not a terminal, so it cannot be confirmed; nothing was changed; add --yes")
-    typed = typer.prompt(escaped(f"Type {name} to go on"), prompt_suffix=": ")
+    typed = typer.prompt(escaped(f"Type {name} to continue"), prompt_suffix=": ")
     if typed not in (name, escaped(name)):
         raise PipelineError(f'you typed "{typed}", not "{name}"; nothing was changed')

@@ -380,6 +380,7 @@ def test_a_slot_is_deleted_by_who_means_it(refused_here: Run, untouched: str, sl
     wrong = run_at_terminal("y", *delete, "--force", folder=tmp_path, source_dsn=untouched, slot=slot_name)
     refusal = f'pipeline: you typed "y", not "{slot_name}"; nothing was changed\n'
     assert (wrong.returncode, wrong.stderr) == (1, refusal)
+    assert f"Type {slot_name} to continue: " in wrong.stdout
     meant = run_at_terminal(slot_name, *delete, "--force", folder=tmp_path, source_dsn=untouched, slot=slot_name)
     assert meant.returncode == 0, meant
     assert "`pipeline sources adopt` accepts the gap" in meant.stdout

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.pages.pages import FIRST, ROOT, found
-from tests.pages.runner import Installation, running
+from tests.pages.runner import COMMAND_TIMEOUT, Installation, running
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(2 * COMMAND_TIMEOUT)  # the runner says first what did not happen
 @pytest.mark.parametrize("page", found(FIRST), ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_each_block_does_what_the_page_shows(page: Path) -> None:
     with running(page, Installation()) as running_page:

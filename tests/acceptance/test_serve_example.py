@@ -47,7 +47,38 @@ def test_the_example_can_be_changed_and_read_with_psql(
     assert not postgres.running()
 
 
+def test_a_gap_of_the_example_is_accepted_while_its_server_is_stopped(
+    server_directory: Path, serve: Callable[..., Serving], slot_name: str, tmp_path: Path
+) -> None:
+    data_dir = server_directory.parent
+    postgres = EmbeddedServer(data_dir / "postgres")
+    prepare(postgres.directory, postgres.bin_dir)
+    settings = {"source_dsn": None, "database_dsn": None, "data_dir": data_dir, "slot": slot_name}
+
+    def command(*arguments: str) -> str:
+        done = run_command(*arguments, folder=tmp_path, **settings)
+        assert (done.returncode, postgres.running()) == (0, False), done
+        return done.stdout
+
+    serving = serve(arguments=("serve", "--example"), **settings)
+    eventually(lambda: complete(postgres))
+    assert serving.stop() == 0
+    assert slot_name in command("slots", "list")
+    assert f'slot "{slot_name}" deleted' in command("slots", "delete", slot_name, "--force", "--yes")
+    adopted = command("sources", "adopt", "--reread", "--yes")
+    assert "epoch 1 begins" in adopted
+    assert "does not know all rows" not in adopted
+    assert serve(**settings).stop() == 0  # it is ready first
+
+
 TABLES = ("customers", "products", "orders")
+
+
+def complete(postgres: EmbeddedServer) -> bool:
+    """True if the log has all rows of the example."""
+    with psycopg.connect(postgres.dsn(PIPELINE)) as log:
+        states = log.execute("select state from pipeline.snapshots").fetchall()
+    return states == [("complete",)] * len(TABLES)
 
 
 def events(postgres: EmbeddedServer) -> set[tuple[str, str, str]]:

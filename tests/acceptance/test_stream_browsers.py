@@ -21,15 +21,17 @@ from tests.fixtures.browsers import node, required
 from tests.fixtures.server import ROOT, Serving, Shared, environment
 from tests.fixtures.streaming import stream
 from tests.fixtures.waiting import eventually
+from tests.pages.blocks import FencedBlock, steps
 
 pytestmark = pytest.mark.xdist_group("browsers")  # for --dist loadgroup: one server
 TOKEN = "s3cret/+t?ok>en="
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 ROWS = 700
-PAGE = (ROOT / "docs" / "examples" / "stream.html").read_text()
+HOW_TO = (ROOT / "docs" / "how-to" / "show-in-a-browser.md").read_text()
+PAGE = next(step.text for step in steps(HOW_TO) if isinstance(step, FencedBlock) and step.file == "live.html")
 REPORT = """
 <script>
-  const told = () => [...document.querySelectorAll("li")].map((line) => `${line.value} ${line.textContent}`);
+  const told = () => [...document.querySelectorAll("li")].map((line) => line.textContent);
   const tell = () => fetch("/report", { method: "POST", body: JSON.stringify([document.title, told()]) });
   setInterval(tell, 200);
 </script>
@@ -37,15 +39,16 @@ REPORT = """
 
 
 class Page:
-    """The example page from its own origin; `told` is what a browser made of it."""
+    """The page of the how-to from its own origin; `told` is what a browser made of it. `html`: its text."""
 
     def __init__(self) -> None:
         self.told: queue.Queue[tuple[str, list[str]]] = queue.Queue()
+        self.html = PAGE
         page = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self._answer((PAGE + REPORT).encode())
+                self._answer((page.html + REPORT).encode())
 
             def do_POST(self) -> None:
                 title, lines = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -119,9 +122,9 @@ def chromium(url: str, profile: Path) -> Iterator[None]:
 
 @contextmanager
 def node_stream(port: int, output: Path) -> Iterator[None]:
-    """The example program."""
+    """Run stream.mjs."""
     settings = {"PIPELINE_URL": f"http://127.0.0.1:{port}", "PIPELINE_API_TOKEN": TOKEN}
-    command = [*node(), str(ROOT / "docs" / "examples" / "stream.mjs"), "node"]
+    command = [*node(), str(Path(__file__).with_name("stream.mjs")), "node"]
     with output.open("wb") as stream_:
         process = subprocess.Popen(command, stdout=stream_, stderr=None, env={**environment({}), **settings})
     try:
@@ -134,7 +137,8 @@ def node_stream(port: int, output: Path) -> Iterator[None]:
 def test_chromium_node_and_python_read_the_same_stream(
     server: Serving, source: psycopg.Connection, page: Page, tmp_path: Path
 ) -> None:
-    url = f"{page.origin}/?server=127.0.0.1:{server.port}&consumer=chromium#{quote(TOKEN)}"
+    page.html = PAGE.replace("localhost:12312", f"127.0.0.1:{server.port}").replace("/live/", "/chromium/")
+    url = f"{page.origin}/#{quote(TOKEN)}"
     printed = tmp_path / "node"
     source.execute("insert into t select n, 'ä' from generate_series(1, %s) n", [ROWS])
     with (

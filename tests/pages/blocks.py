@@ -9,7 +9,7 @@ A comment of one line stands before a block, or by itself:
     <!-- stays -->                      the last command of the next block runs until the page ends, as `pipeline serve`
     <!-- terminal: second -->           type from here on in another terminal, which has no exported variables yet
     <!-- press: Ctrl-C -->              stop what was started last and stays
-    <!-- given: the example -->         `pipeline serve --example` already runs
+    <!-- given: the example -->         `pipeline serve --example` already runs, and the log has its rows
     <!-- given: own Postgres -->        the server `db` has the database `shop`, and you are its administrator `me`
     <!-- given: $ mkdir exports -->     this command ran before; `pipeline serve` runs already
     <!-- check: nothing is left -->     the server `db` has the same roles, databases, slots and publications as before
@@ -26,7 +26,7 @@ BEFORE_A_BLOCK = ("not run", "in", "type", "exits", "stays")
 BY_ITSELF = ("terminal", "press", "given", "check")
 _MARK = re.compile(rf"<!-- ({'|'.join((*BEFORE_A_BLOCK, *BY_ITSELF))})(?:: (.*?))? -->")
 _FENCE = re.compile(r"( *)```(\w*)$")
-_FILE = re.compile(r"(?:#|--|//) ([\w-]+\.(?:py|sql|toml|sh|yml|yaml|json|js|mjs))$")
+_FILE = re.compile(r"(?:#|--|//|<!--) ([\w-]+\.(?:py|sql|toml|sh|yml|yaml|json|js|mjs|html))(?: -->)?$")
 
 
 @dataclass(frozen=True)

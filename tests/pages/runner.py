@@ -37,6 +37,7 @@ STATE = """
 select rolname from pg_roles union all select datname from pg_database
 union all select slot_name from pg_replication_slots union all select pubname from pg_publication order by 1
 """
+EXAMPLE_IS_READ = 'until [ "$(pipeline backfill list | grep -c complete)" = 3 ]; do sleep 0.2; done'
 _SERVE = re.compile(r"(\w+=\S+ )*pipeline serve\b(?!.* --help)")
 _ONLY_READS = re.compile(
     r"\bselect\b|psql pipeline -At|\bpipeline (status|check|verify|\w+(-\w+)? list)\b|\bcurl\b", re.I
@@ -89,7 +90,7 @@ class PageRun:
     def __init__(self, page: Path, installation: Installation, terminals: TerminalSet, stack: ExitStack) -> None:
         self.left_out: list[str] = []
         self._page, self._installation, self._terminals, self._stack = page, installation, terminals, stack
-        self._ports = {"12312": _free_port(), "50051": _free_port()}
+        self._ports = {port: _free_port() for port in ("12312", "50051", "8000")}
         terminals.environment |= {
             "PIPELINE_HTTP_PORT": self._ports["12312"],
             "PIPELINE_GRPC_PORT": self._ports["50051"],
@@ -135,6 +136,7 @@ class PageRun:
             }
         elif mark.value == "the example":
             self._wait_ready(self._terminals.start("pipeline serve --example"), [])
+            self._type(ShownCommand(mark.line, EXAMPLE_IS_READ, []), {})
         else:
             self._type(ShownCommand(mark.line, mark.value.removeprefix("$ "), []), {})
 
@@ -217,7 +219,7 @@ class PageRun:
     def _local(self, text: str) -> str:
         """The same text with free ports for the usual ones, the wheel for `.`, and a checkout for `make`."""
         for port, free in self._ports.items():
-            text = text.replace(f":{port}", f":{free}")
+            text = re.sub(rf"(?<=[: ]){port}\b", free, text)
         if self._installation.wheel and text.startswith("pip install"):
             text = re.sub(r"(?<=[ '\"])(\.|wal-pipeline-server)(?=$|[\[ '\"])", str(self._installation.wheel), text)
             text = re.sub(r"^pip install", f"pip install -qq --constraint {ROOT / 'constraints.txt'}", text)

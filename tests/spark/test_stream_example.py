@@ -1,16 +1,13 @@
-"""docs/examples/spark_counts.py counts each change once, also after a crash between its sink and the checkpoint."""
+"""spark_counts.py counts each change once, also after a crash between its sink and the checkpoint."""
 
 from __future__ import annotations
 
-import ast
-import inspect
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
-from pyspark.pipelines import create_auto_cdc_flow
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
@@ -41,7 +38,7 @@ def test_a_batch_that_is_applied_again_counts_once(
     monkeypatch.setattr("sys.argv", ["spark_counts.py", str(counting.checkpoint), "once"])
 
     def run() -> None:
-        runpy.run_path(str(ROOT / "docs/examples/spark_counts.py"))
+        runpy.run_path(str(ROOT / "tests/spark/spark_counts.py"))
 
     counting.write(100)
     run()
@@ -54,15 +51,3 @@ def test_a_batch_that_is_applied_again_counts_once(
     assert counting.counts() == counting.written
     with psycopg.connect(counting.mine) as mine:
         assert mine.execute("select seq from spark_position").fetchone() == (sum(counting.written.values()),)
-
-
-def test_the_declarative_pipeline_calls_what_spark_has() -> None:
-    tree = ast.parse((ROOT / "docs/examples/auto_cdc/orders.py").read_text())
-    calls = {
-        node.func.attr: {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.keywords}
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.startswith("create_")
-    }
-    given = inspect.signature(create_auto_cdc_flow).bind(**calls["create_auto_cdc_flow"]).arguments
-    assert given["source"] == "changes"
-    assert f"{given['apply_as_deletes']}" == "action = 'delete'"

@@ -43,10 +43,10 @@ class Writing(BackgroundThread):
 
 
 def follow(stack: ExitStack, counting: Counting, *arguments: str) -> subprocess.Popen[bytes]:
-    """The example, in its own process group; what outlives its driver is ended with the stack."""
+    """Start spark_counts.py in its own process group; what outlives its driver is ended with the stack."""
     with (counting.checkpoint.parent / "said").open("ab") as said:
         process = subprocess.Popen(
-            [sys.executable, str(ROOT / "docs/examples/spark_counts.py"), str(counting.checkpoint), *arguments],
+            [sys.executable, str(ROOT / "tests/spark/spark_counts.py"), str(counting.checkpoint), *arguments],
             env={
                 **spark.environment(),
                 **counting.environment,

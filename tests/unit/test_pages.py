@@ -26,11 +26,15 @@ other
   -- it.sql
   select 1;
   ```
+
+```html
+<!-- it.html -->
+```
 """
 
 
 def test_a_page_is_read_as_marks_blocks_and_commands():
-    given, console, text, sql = list(steps(PAGE))
+    given, console, text, sql, html = list(steps(PAGE))
     assert given == PageMark(2, "given", "own Postgres")
     assert isinstance(console, FencedBlock) and console.marks == {"type": "shop"} and not console.follows
     delete, ls = commands(console)
@@ -38,6 +42,7 @@ def test_a_page_is_read_as_marks_blocks_and_commands():
     assert (delete.shown, ls.text, ls.shown) == (["deleted"], "ls", [])
     assert isinstance(text, FencedBlock) and text.follows
     assert isinstance(sql, FencedBlock) and sql.file == "it.sql"
+    assert isinstance(html, FencedBlock) and html.file == "it.html"
 
 
 def test_numbers_times_positions_and_padding_may_differ():

@@ -138,7 +138,7 @@ def _orphaned_slots(context: typer.Context) -> list[Any]:
     from pipeline.postgres import connections, databases
 
     with (
-        databases.resolved(load(context, "slots"), start=False) as config,
+        databases.existing(load(context, "slots")) as config,
         connections.connect_promptly(config.source, "source", name="pipeline slots") as source,
         connections.connect_promptly(config.database, "pipeline database", name="pipeline slots") as pipeline,
     ):
@@ -151,7 +151,7 @@ def _with_source(context: typer.Context, act: Callable[[Any], Any]) -> Any:
 
     given = load(context, "slots")
     with (
-        nullcontext(given) if given.source_dsn else databases.resolved(given, start=False) as config,
+        nullcontext(given) if given.source_dsn else databases.existing(given) as config,
         connections.connect_promptly(config.source, "source", name="pipeline slots") as source,
     ):
         return act(source)
@@ -167,7 +167,7 @@ def _connected_to_both(context: typer.Context) -> Iterator[tuple[Config, Connect
     with ExitStack() as stack:
         config, pipeline = given, None
         try:
-            config = stack.enter_context(databases.resolved(given, start=False))
+            config = stack.enter_context(databases.existing(given))
         except PipelineError:
             if config.source_dsn is None:
                 raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from pipeline.capture.source.slots import Slot
@@ -84,7 +84,16 @@ def _reread(found: HistoryGap) -> Iterator[str]:
         " state, without the changes that led to it"
     )
     if found.keyless:
-        some = ", ".join(found.keyless[:_SOME]) + (", …" if len(found.keyless) > _SOME else "")
+        some = _some(found.keyless)
         yield f"tables without a key are read completely, so the log will not show which rows were deleted: {some}"
+    if found.partly_known:
+        yield (
+            "the log does not know all rows of some tables: it gets the rows that it lacks as read events, and no"
+            f" deletes of rows that it never had: {_some(found.partly_known)}"
+        )
     if found.elsewhere:
         yield "tables whose oid has changed are read completely, and the log will not show which rows were deleted"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SOME]) + (", …" if len(names) > _SOME else "")

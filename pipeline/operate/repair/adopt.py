@@ -57,7 +57,6 @@ from pipeline.operate.repair.adoption_report import AdoptionReport
 from pipeline.operate.repair.gap import GapConsent, HistoryGap
 from pipeline.postgres import migrations, role_locks, waits
 from pipeline.postgres.connections import Connection
-from pipeline.snapshots import known_tables
 from pipeline.wires.pgdeltastream.sessions import bounds, store
 
 ALL_ROLES = ("serve", "replication", "snapshot", "shuffle")
@@ -132,7 +131,6 @@ class _Adoption:
                 self._staged.position,
                 identity,
                 causes,
-                known_tables.keyless(self._pipeline, self._stored),
                 self._sessions(),
             )
         )

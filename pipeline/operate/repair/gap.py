@@ -11,6 +11,7 @@ from pipeline.capture.source.walsender import SystemIdentity
 from pipeline.log import recent_transactions
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
+from pipeline.snapshots import comparing, known_tables
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,8 @@ class HistoryGap:
 
     `bytes`: WAL written after `staged`, None if the source has another history. `newest`: commit time of the log's
     newest event, None for an empty log. `begins`: the log begins at `staged`, and has no earlier changes. `keyless`:
-    captured tables whose rows have no key; `elsewhere`: the source is another cluster, whose oids may differ.
-    `sessions`: slots of clients' sessions, which end.
+    captured tables whose rows have no key; `partly_known`: those of which the log never had all rows; `elsewhere`: the
+    source is another cluster, whose oids may differ. `sessions`: slots of clients' sessions, which end.
     """
 
     database: str
@@ -30,6 +31,7 @@ class HistoryGap:
     newest: datetime | None
     begins: bool = False
     keyless: Sequence[str] = ()
+    partly_known: Sequence[str] = ()
     elsewhere: bool = False
     sessions: Sequence[str] = ()
 
@@ -45,7 +47,6 @@ def read_gap(
     staged: int,
     identity: SystemIdentity,
     reasons: Sequence[str],
-    keyless: Sequence[str],
     sessions: Sequence[str],
 ) -> HistoryGap:
     """Read the gap at the source as it is now. Changes nothing."""
@@ -54,5 +55,13 @@ def read_gap(
     elsewhere = identity.system_identifier != stored.system_identifier
     newest = recent_transactions.newest(connection, table)
     return HistoryGap(
-        identity.database, reasons, staged, missing, newest, keyless=keyless, elsewhere=elsewhere, sessions=sessions
+        identity.database,
+        reasons,
+        staged,
+        missing,
+        newest,
+        keyless=known_tables.keyless(connection, stored),
+        partly_known=comparing.partly_known(connection, stored),
+        elsewhere=elsewhere,
+        sessions=sessions,
     )

@@ -9,8 +9,10 @@ import pytest
 
 from pipeline.capture.source import sources
 from pipeline.capture.source.sources import ReplicationSource, SourceEpoch
+from pipeline.cli.render import losses
 from pipeline.errors import TableRefusedError
-from pipeline.snapshots import backfills, register, start
+from pipeline.operate.repair.gap import HistoryGap
+from pipeline.snapshots import backfills, comparing, register, start
 from tests.fixtures.captured import Captured, captured
 from tests.fixtures.shuffling import stored
 
@@ -97,3 +99,11 @@ def test_a_table_without_a_key_cannot_be_compared(known: Captured) -> None:
         TableRefusedError, match=r"public.bare has no key .*; `pipeline backfill start public.bare` reads it"
     ):
         start.start(known.config, known.source, known.log, "bare", differences=True)
+
+
+def test_tables_of_which_the_log_never_had_all_rows_are_named(known: Captured) -> None:
+    assert comparing.partly_known(known.log, stored(known.log)) == ["public.Odd name", "public.orders", "public.parted"]
+    known.log.execute("update pipeline.snapshot_tables set told_seqs = '{}' where table_name = 'orders'")
+    assert comparing.partly_known(known.log, stored(known.log)) == ["public.Odd name", "public.parted"]
+    gap = HistoryGap("shop", [], 0, 0, None, partly_known=["public.parted"])
+    assert [line for line in losses.gap(gap, reread=True) if line.endswith("never had: public.parted")]

@@ -1,8 +1,10 @@
-"""Count the changes of each table with a Spark stream. Counts and position move in one transaction of the database that
-they are in, so every change counts exactly once: Spark may apply a batch again after a crash, and it is passed over.
+"""Count the changes of each table with a Spark stream. Counts and position move in one transaction.
 
-`python spark_counts.py CHECKPOINT` follows the log; with `once` behind it, it ends at what is there now.
+Spark may apply a batch again after a crash; the program skips what it has counted, so each change counts exactly once.
+`python spark_counts.py CHECKPOINT` follows the log; with `once` as a second argument, it ends at the log's end.
 """
+
+from __future__ import annotations
 
 import os
 import sys
@@ -16,7 +18,7 @@ MINE = os.environ["MY_DSN"]
 
 def apply(batch: DataFrame, _: int) -> None:
     with psycopg.connect(MINE) as mine:  # one transaction, committed at the end of the block
-        (position,) = mine.execute("select seq from spark_position for update").fetchone()
+        [(position,)] = mine.execute("select seq from spark_position for update").fetchall()
         new = batch.where(batch.seq > position).groupBy("source_table_name").agg(f.count("*"), f.max("seq"))
         for table, changes, seq in new.collect():
             mine.execute(

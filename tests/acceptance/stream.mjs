@@ -1,5 +1,4 @@
-// Print changes as they come over WebSocket, and acknowledge them: after a break the stream goes on where that ended.
-// Node 22 and newer; Node 20 with --experimental-websocket. Ctrl-C ends it.
+// Prints changes as they come over WebSocket, and acknowledges them; after a break it continues there.
 const name = process.argv[2] ?? "printer";
 const server = (process.env.PIPELINE_URL ?? "http://127.0.0.1:12312").replace(/^http/, "ws");
 const protocols = ["pipeline.v1"];
