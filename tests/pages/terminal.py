@@ -43,8 +43,9 @@ class RunningProgram:
         self._reader.start()
 
     def output(self) -> str:
-        """Return all that it has printed."""
-        return re.sub(r"[^\n]*\r(?!\n)", "", self._printed.decode(errors="replace").replace("\r\n", "\n"))
+        """Return all that it has printed, without lines that it has overwritten or erased."""
+        text = re.sub(r"[^\n]*\r(?!\n)", "", self._printed.decode(errors="replace").replace("\r\n", "\n"))
+        return re.sub(r"[^\n]*\n\x1b\[1A\x1b\[2K", "", text)
 
     def wait(self, timeout: float) -> int:
         """Wait until it ends, and return its exit status."""
