@@ -128,7 +128,9 @@ class SnapshotCoordinator:
         lsn = int(queries.value(self._source, statement("snapshots", "end_of_wal")))
         backfills.begin_wait(self._pipeline, backfill.id, next_xid, lsn, seqs)
         name = backfill.table
-        logger.info("the server reads the existing rows of %s", name, extra={"action": "snapshot.begins", "table": name})
+        logger.info(
+            "the server reads the existing rows of %s", name, extra={"action": "snapshot.begins", "table": name}
+        )
 
     def _extents(self, table_oid: int) -> Sequence[RelationSize]:
         return to_read.relations(self._source, [table_oid], (), sized=True)
