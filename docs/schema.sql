@@ -1539,7 +1539,7 @@ CREATE TABLE pipeline.backfills (
     CONSTRAINT backfills_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'reading'::text, 'paused'::text, 'complete'::text, 'failed'::text, 'cancelled'::text])))
 );
 
-COMMENT ON TABLE pipeline.backfills IS 'Every reading of the rows of a table: when it joined, or because somebody asked.';
+COMMENT ON TABLE pipeline.backfills IS 'Every reading of the rows of a table: when the table joined, or when a user asked.';
 
 COMMENT ON COLUMN pipeline.backfills.table_oid IS 'The table; of partitions their root.';
 
@@ -1638,7 +1638,7 @@ CREATE TABLE pipeline.catchup_parts (
     CONSTRAINT catchup_parts_worker_check CHECK ((worker > 0))
 );
 
-COMMENT ON TABLE pipeline.catchup_parts IS 'A backlog that several workers stage at once: transactions whose commit records begin in [from_lsn, until_lsn). Without rows here worker 0 does all; else all before the smallest from_lsn.';
+COMMENT ON TABLE pipeline.catchup_parts IS 'A backlog that several workers stage at once: transactions whose commit records begin in [from_lsn, until_lsn). Worker 0 does everything else.';
 
 COMMENT ON COLUMN pipeline.catchup_parts.until_lsn IS 'Null: the newest part, which has no end yet.';
 
@@ -1668,7 +1668,7 @@ CREATE TABLE pipeline.consumer_touches (
     group_id text
 );
 
-COMMENT ON TABLE pipeline.consumer_touches IS 'Changes and items that the shuffler could not settle, since an open transaction of a client holds an item: changes that wait, and items that may have another one before them; checked again until it has ended.';
+COMMENT ON TABLE pipeline.consumer_touches IS 'Changes and items that the shuffler could not settle, since the open transaction of a client holds an item.';
 
 ALTER TABLE pipeline.consumers ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.consumers_id_seq
@@ -1959,7 +1959,7 @@ CREATE TABLE pipeline.export_replaced (
     replaced_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
-COMMENT ON TABLE pipeline.export_replaced IS 'Files that something newer has replaced: they stay for a while, since somebody may still read them.';
+COMMENT ON TABLE pipeline.export_replaced IS 'Files that a newer one has replaced: they stay for a while for queries that still read them.';
 
 ALTER TABLE pipeline.export_replaced ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.export_replaced_id_seq
@@ -1979,7 +1979,7 @@ CREATE TABLE pipeline.export_runs (
     reason text,
     started_at timestamp with time zone DEFAULT now() NOT NULL,
     finished_at timestamp with time zone,
-    CONSTRAINT export_runs_state_check CHECK ((state = ANY (ARRAY['running'::text, 'done'::text, 'failed'::text])))
+    CONSTRAINT export_runs_state_check CHECK ((state = ANY (ARRAY['running'::text, 'done'::text, 'failed'::text, 'stopped'::text])))
 );
 
 COMMENT ON TABLE pipeline.export_runs IS 'Every run of the export, by schedule or by command, and why it ended.';
@@ -2428,7 +2428,7 @@ CREATE TABLE pipeline.published_forms (
     published_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
-COMMENT ON TABLE pipeline.published_forms IS 'Tables before their first change came, where the catalog may tell another story by then: partitions that are detached or dropped meanwhile, keys beside a full replica identity.';
+COMMENT ON TABLE pipeline.published_forms IS 'Tables before their first change arrived, if the catalog may have changed since: dropped partitions, keys beside a full replica identity.';
 
 CREATE VIEW pipeline.reached_workers AS
  SELECT source_id,

@@ -23,6 +23,7 @@ def setup(level: str, style: str, role: str) -> None:
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.getLogger("apscheduler.executors").setLevel("CRITICAL")  # the schedule role logs failures itself
+    logging.getLogger("apscheduler.scheduler").setLevel("ERROR")  # its warning: a job still runs at its next time
     for chatty in ("apscheduler", "uvicorn", "alembic"):
         logging.getLogger(chatty).setLevel("WARNING")
 

@@ -23,7 +23,7 @@ from pipeline.errors import ExportBusyError, ExportFailedError, ExportStoppedErr
 from pipeline.exports import child, extra, java, ledger
 from pipeline.exports.child import KeptProcess, OnEvent, ScriptEvent, SparkScript
 from pipeline.exports.java import JavaInstallation
-from pipeline.exports.ledger import Trigger
+from pipeline.exports.ledger import EndState, Trigger
 from pipeline.exports.window import ExportWindow
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -91,6 +91,7 @@ def export(
             return ExportOutcome(window.exported_upto)
         began = time.monotonic()
         run = ledger.begin_run(connection, trigger)
+        state: EndState = "done"
         reason: str | None = None
         try:
             log = log_file(config, f"export-{run}")
@@ -99,10 +100,11 @@ def export(
             arguments = _arguments(config, run, kept)
             last = run_script(config, "export.py", arguments, log, on_event, stopped, window.behind or None, kept)
         except BaseException as error:
+            state = "stopped" if isinstance(error, ExportStoppedError) else "failed"
             reason = str(error) if isinstance(error, PipelineError) else f"interrupted by {type(error).__name__}"
             raise
         finally:
-            _finish(config, connection, run, reason)
+            _finish(config, connection, run, state, reason)
     upto = int(last.get("exported_upto", window.head))
     return ExportOutcome(upto, run, int(last.get("rows", 0)), time.monotonic() - began)
 
@@ -264,16 +266,16 @@ def log_file(config: Config, name: str) -> Path:
     return path
 
 
-def _finish(config: Config, connection: Connection, run: int, reason: str | None) -> None:
+def _finish(config: Config, connection: Connection, run: int, state: EndState, reason: str | None) -> None:
     """Record how a run ended, over a new connection if the old one broke. If both fail, the next run records it."""
     try:
-        ledger.finish_run(connection, run, reason)
+        ledger.finish_run(connection, run, state, reason)
     except psycopg.Error:
         with (
             suppress(psycopg.Error, PipelineError),
             connections.connect(config.database, "pipeline database", name="pipeline export") as again,
         ):
-            ledger.finish_run(again, run, reason)
+            ledger.finish_run(again, run, state, reason)
 
 
 def jvm_options(

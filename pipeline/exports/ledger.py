@@ -24,6 +24,7 @@ RUN_LOCK = 1_817_104_723
 """First half of the advisory lock that a run's session holds; the second is the run's id."""
 
 Trigger = Literal["schedule", "command"]
+EndState = Literal["done", "failed", "stopped"]
 _FINISH_RUN = """\
 update pipeline.export_runs set state = %(state)s, reason = %(reason)s, finished_at = now() where id = %(run)s
 """
@@ -36,7 +37,7 @@ _TAKE_TURN = "select pg_try_advisory_lock(hashtextextended('pipeline export to '
 
 @dataclass(frozen=True)
 class ExportRun:
-    """One run of the export. `state`: running, done, failed. `seconds`: how long it took, or has run so far."""
+    """One run of the export. `state`: running, done, failed, stopped. `seconds`: how long it took, or has run so far."""
 
     id: int
     trigger: str
@@ -169,15 +170,14 @@ def set_log(connection: Connection, run: int, log: str) -> None:
     connection.execute(_SET_LOG, {"run": run, "log": log})
 
 
-def finish_run(connection: Connection, run: int, reason: str | None) -> None:
-    """Record that the run has ended. `reason`: why it failed; None if it succeeded."""
-    state = "failed" if reason else "done"
+def finish_run(connection: Connection, run: int, state: EndState, reason: str | None) -> None:
+    """Record that the run has ended. `reason`: why it failed or was stopped; None if it succeeded."""
     connection.execute(_FINISH_RUN, {"run": run, "state": state, "reason": reason})
 
 
 def runs(connection: Connection, limit: int, *states: str) -> list[ExportRun]:
     """Return the runs with one of these states, or all, the newest first."""
-    chosen = list(states or ("running", "done", "failed"))
+    chosen = list(states or ("running", "done", "failed", "stopped"))
     return queries.rows(
         connection, ExportRun, statement("exports", "list_runs"), {"limit": limit, "lock": RUN_LOCK, "states": chosen}
     )

@@ -167,7 +167,7 @@ def test_an_interrupted_run_is_taken_up_by_the_schedule(
     assert said == "pipeline: the export was stopped; nothing is lost, the next run continues where this one ended\n"
     assert members(group) == []
     [stopped] = ledger.runs(export_log, 10)
-    assert stopped.state == "failed"
+    assert stopped.state == "stopped"
 
     add_inserts(export_log, 500)
     with caplog.at_level(logging.INFO):
@@ -177,7 +177,7 @@ def test_an_interrupted_run_is_taken_up_by_the_schedule(
     assert (line.__dict__["rows"], line.__dict__["seq"], line.__dict__["run"]) == (1500, 1500, 2)
     assert [(run.trigger, run.state) for run in ledger.runs(export_log, 10)] == [
         ("schedule", "done"),
-        ("command", "failed"),
+        ("command", "stopped"),
     ]
 
 

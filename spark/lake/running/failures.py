@@ -18,12 +18,15 @@ from lake.running.task import TASK
 
 _CAUSE = re.compile(r"(?m)^(?:Caused by: |: )?[\w.$]*?(\w+(?:Error|Exception))(?:: (.+))?$")
 _LOST = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
+_JAVA_EXITED = "JAVA_GATEWAY_EXITED"
+_JAVA_NOTES = ("Picked up ", "NOTE: ", "WARNING: ")
 _OUTER = ("Job aborted", "Traceback", "An exc", "An error occurred while calling")
 _LOGGED_ERROR = re.compile(r"(?m)^(?:\S+ )*ERROR (?:\w+): (.+)$")
 _EMPTY_CAUSE = re.compile(
     r"^(IllegalStateException|NullPointerException|Py4J\w+|SparkException)?:? ?(Cannot call methods on a stopped|$)"
 )
 _REMEDIES = (
+    ("Java ended before", "correct JAVA_HOME, the options that you set for Java, or spark.driver.memory"),
     ("Cannot run program", "install that interpreter on every host, or name one that is there: PYSPARK_PYTHON"),
     (
         "No module named",
@@ -34,7 +37,7 @@ _REMEDIES = (
     ("Master removed our application", "see the executors' standard error, in the work folder of each worker"),
     (
         "All masters are unresponsive",
-        "give the driver the version of PySpark that the cluster has, see docs/cluster.md",
+        "give the driver the version of PySpark that the cluster has, see docs/how-to/spark-cluster.md",
     ),
 )
 
@@ -59,6 +62,9 @@ def find_reason(error: BaseException, log: str = "") -> str:
         found = next((line for line in reversed(logged) if "Error initializing SparkContext" not in line), logged[-1])
     if not found:
         found = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    if _JAVA_EXITED in found:
+        said = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith(_JAVA_NOTES)]
+        found = f"Java ended before it ran Spark: {', '.join(said[:2]) or 'it printed nothing'}"
     remedy = next((remedy for words, remedy in _REMEDIES if words in found), None)
     return found.strip() + (f"; {remedy}" if remedy else "")
 

@@ -16,11 +16,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from pipeline.cli.render.status import show_status
 from pipeline.config.settings import Config, load
 from pipeline.errors import ExportBusyError, ExportFailedError, ExportStoppedError, SchemaError
 from pipeline.exports import child, java, job, ledger
 from pipeline.exports import status as export_status
 from pipeline.exports.ledger import ExportRun
+from pipeline.operate import metrics
+from pipeline.operate.status import PipelineStatus
 from pipeline.server import schedule
 from tests.fixtures.server import run_command
 from tests.fixtures.small_log import add_inserts, add_table, small_log
@@ -142,7 +145,7 @@ def test_states_that_lack_changes_are_something_to_do(
     add_export(export_log, 0, 100)
     if folded:
         fold(export_log, folded)
-    ledger.finish_run(export_log, ledger.begin_run(export_log, "command"), None)  # perhaps to another lake
+    ledger.finish_run(export_log, ledger.begin_run(export_log, "command"), "done", None)  # perhaps to another lake
     assert ledger.window(export_log, config).anything_new is behind
 
 
@@ -257,6 +260,16 @@ def test_an_export_that_waits_can_be_stopped(export_log: Log, config: Config) ->
     assert ledger.take_turn(export_log, config)
     with pytest.raises(ExportStoppedError, match="another export, which continues"):
         job.export(config, "command", lambda _: None, lambda: True, wait=True)
+
+
+def test_a_stopped_run_is_no_failure(export_log: Log, config: Config, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ExportStoppedError, match="nothing is lost"):
+        job.export(config, "command", lambda _: None, lambda: True)
+    assert [each.state for each in runs(export_log)] == ["stopped"]
+    now = PipelineStatus(exports=export_status.read(config, export_log))
+    assert "pipeline_export_failed 0.0" in metrics.render(now).decode()
+    show_status(now)
+    assert "last export" not in capsys.readouterr().out
 
 
 def test_an_export_command_that_does_not_wait(export_log: Log, config: Config, database_dsn: str) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import logging
+import sys
 import threading
 from datetime import datetime
 
 import psycopg
 import pytest
+from apscheduler.events import EVENT_JOB_MAX_INSTANCES
 from apscheduler.triggers.interval import IntervalTrigger
 
+from pipeline import logs
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.consumers.cursor import claims
@@ -158,6 +163,28 @@ def test_the_schedule_continues_after_an_unexpected_error(config: Config) -> Non
         assert FailingOnce.failed
     finally:
         scheduler.shutdown()
+
+
+def test_the_schedule_skips_a_job_that_still_runs_in_silence(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", printed)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(logging.getLogger(), "level", logging.WARNING)
+    skipped, ending = threading.Semaphore(0), threading.Event()
+    scheduler = schedule.planned(config, lambda: True)
+    scheduler.remove_all_jobs()
+    scheduler.add_listener(lambda _: skipped.release(), EVENT_JOB_MAX_INSTANCES)
+    scheduler.add_job(ending.wait, "interval", seconds=0.01)
+    logs.setup("info", "text", "schedule")
+    scheduler.start()
+    try:
+        assert skipped.acquire(timeout=60) and skipped.acquire(timeout=60)
+    finally:
+        ending.set()
+        scheduler.shutdown()
+    assert printed.getvalue() == ""
 
 
 def test_closed_cursors_leave_no_session_and_none_can_be_claimed(config: Config) -> None:

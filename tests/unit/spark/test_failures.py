@@ -28,6 +28,7 @@ LOGGED = """26/11/25 21:00:00 INFO StandaloneAppClient$ClientEndpoint: Executor 
 Giving up.
 26/11/25 21:00:01 ERROR SparkContext: Error initializing SparkContext.
 """
+JAVA_EXITED = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ Giving up.
             STARTED,
             LOGGED,
             "Application has been killed. Reason: All masters are unresponsive! Giving up.; give the driver the version"
-            " of PySpark that the cluster has, see docs/cluster.md",
+            " of PySpark that the cluster has, see docs/how-to/spark-cluster.md",
         ),
         (
             "An error occurred while calling o1.x.\n"
@@ -60,6 +61,12 @@ Giving up.
             LOGGED.replace("All masters are unresponsive! Giving up.", "Master removed our application: FAILED"),
             "Application has been killed. Reason: Master removed our application: FAILED; see the executors' standard"
             " error, in the work folder of each worker",
+        ),
+        (
+            JAVA_EXITED,
+            "Picked up JAVA_TOOL_OPTIONS: -Dx=y\nError occurred during initialization of VM\nToo small maximum heap\n",
+            "Java ended before it ran Spark: Error occurred during initialization of VM, Too small maximum heap;"
+            " correct JAVA_HOME, the options that you set for Java, or spark.driver.memory",
         ),
         (STARTED, "", "NullPointerException"),
         ("An error\n: java.io.IOException: No space left\n\tat x", "", "IOException: No space left"),
