@@ -103,7 +103,7 @@ docs: $(VENV)/.docs ## The docs as a searchable website, which needs no network:
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --jobs auto --conf-dir docs --doctree-dir build/doctrees . build/site
 	@echo "Open build/site/index.html"
 
-docs-test: $(VENV)/.dev $(if $(ARGS),,docs) ## Open the site in Chromium, and run all blocks of pages: ARGS=docs/quickstart.md
+docs-test: $(VENV)/.dev $(VENV)/.moto $(if $(ARGS),,docs) ## Open the site in Chromium, and run all blocks of pages: ARGS=docs/quickstart.md
 	@$(if $(ARGS),true,$(BIN)/python -m pytest --quiet tests/pages/site.py)
 	@$(BIN)/python -m tests.pages --wheel $(ARGS)
 

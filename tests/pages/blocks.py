@@ -11,6 +11,8 @@ A comment of one line stands before a block, or by itself:
     <!-- press: Ctrl-C -->              stop what was started last and stays
     <!-- given: the example -->         `pipeline serve --example` already runs, and the log has its rows
     <!-- given: own Postgres -->        the server `db` has the database `shop`, and you are its administrator `me`
+    <!-- given: a bucket -->            AWS_ENDPOINT_URL is a store that has the empty bucket `lakes`
+    <!-- given: a Spark cluster -->     spark://127.0.0.1:7077 is a master with two workers
     <!-- given: $ mkdir exports -->     this command ran before; `pipeline serve` runs already
     <!-- check: nothing is left -->     the server `db` has the same roles, databases, slots and publications as before
 """

@@ -134,6 +134,11 @@ class PageRun:
                 "PGPORT": str(address["port"]),
                 "PGUSER": "me",
             }
+        elif mark.value == "a bucket":
+            self._terminals.environment["AWS_ENDPOINT_URL"] = self._stack.enter_context(_object_store())
+        elif mark.value == "a Spark cluster":
+            self._ports["7077"] = self._stack.enter_context(_spark_cluster())
+            self._terminals.environment["PYSPARK_PYTHON"] = str(self._installation.bin / "python")
         elif mark.value == "the example":
             self._wait_ready(self._terminals.start("pipeline serve --example"), [])
             self._type(ShownCommand(mark.line, EXAMPLE_IS_READ, []), {})
@@ -242,6 +247,25 @@ def _own_postgres() -> Iterator[Cluster]:
             shop.execute("set session authorization me")
             shop.execute(SHOP)
         yield cluster
+
+
+@contextmanager
+def _object_store() -> Iterator[str]:
+    """A store that accepts any credentials, with the empty bucket `lakes`; yields its address."""
+    from tests.fixtures.object_store import CREDENTIALS, object_store
+
+    os.environ.update(CREDENTIALS)
+    with object_store() as store:
+        yield store.endpoint
+
+
+@contextmanager
+def _spark_cluster() -> Iterator[str]:
+    """A standalone master with two workers; yields the port of the master."""
+    from tests.fixtures.standalone import running as running_cluster
+
+    with running_cluster() as cluster:
+        yield cluster.master.rpartition(":")[2]
 
 
 def _state(cluster: Cluster) -> list[str]:

@@ -1,4 +1,4 @@
-"""The code of the pages on Parquet and Spark, run as it stands there."""
+"""The code of the pages on reading the lake and the log, run as it stands there."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-_PAGES = Path(__file__).parents[2] / "docs" / "how-to"
-DOC = _PAGES / "read-the-lake.md"
-SPARK = _PAGES / "read-with-spark.md"
-READERS = ("DuckDB", "pyarrow", "polars", "pandas", "Spark")
-SHOWN = "lake"
-"""The lake as the page names it."""
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+READERS = {"DuckDB": "duckdb", "pyarrow": "pandas", "polars": "polars", "pandas": "pandas", "Spark": "spark"}
+"""The page of each reader: `read-with-….md`."""
+CHANGES, NOW = "Read all changes of a table", "Read a table as it is now"
+ALL_VERSIONS, ONE_VERSION = "Read all versions of a table", "Read one version of several"
+LOG = "Read the log itself"
+_SESSION = "from session import spark\n"
+"""The page has its session in a file; a test gives its own."""
 
 
-def blocks(page: Path = DOC) -> dict[tuple[str, str], str]:
-    """Python code by the headings that it is under: `("Changes", "DuckDB")`."""
-    found: dict[tuple[str, str], str] = {}
-    section = reader = ""
-    for part in re.finditer(r"^## ([^\n]+)$|^### ([^\n]+)$|^```python\n(.*?)^```$", page.read_text(), re.M | re.S):
-        section, reader = part[1] or section, part[2] or ("" if part[1] else reader)
-        if part[3]:
-            found.setdefault((section, reader), part[3])
-    return found
+def code(section: str, reader: str) -> str | None:
+    """The first program under a heading of the reader's page, and under the reader's name if it stands there."""
+    page = (PAGES / f"read-with-{READERS[reader]}.md").read_text()
+    _, found, part = page.partition(f"\n## {section}\n")
+    part = part.partition("\n## ")[0]
+    _, named, own = part.partition(f"\n### {reader}\n")
+    program = re.search(r"^```python\n(.*?)^```$", own if named else part, re.M | re.S)
+    return program[1].replace(_SESSION, "") if found and program else None
 
 
 def read(section: str, reader: str, lake: Path, spark: SparkSession, version: int = 1) -> pa.Table:
     """What the code reads from `lake`, in order of its first column; `version` is added to paths of changes."""
-    known = blocks()
-    code = known.get((section, reader), known["Changes", reader]).replace(f"{SHOWN}/", f"{lake}/")
-    if version != 1:
-        code = code.replace("shop.orders", f"shop.orders/schema={version}")
+    program = code(section, reader) or code(CHANGES, reader)
+    assert program, reader
+    folder = f"shop.orders/schema={version}" if version != 1 else "shop.orders"
+    program = program.replace(".pipeline/exports", str(lake)).replace("public.orders", folder)
     names: dict[str, Any] = {"spark": spark}
-    exec(compile(code, f"{DOC.name}: {section}, {reader}", "exec"), names)  # noqa: S102
+    exec(compile(program, f"{reader}: {section}", "exec"), names)  # noqa: S102
     table = _as_arrow(names["orders"])
     return table.sort_by(table.column_names[0])
 

@@ -16,7 +16,7 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 
 from tests.spark.conftest import Pipeline
-from tests.spark.readers import READERS, read
+from tests.spark.readers import ALL_VERSIONS, CHANGES, ONE_VERSION, READERS, read
 
 pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM, each log made once
 
@@ -108,12 +108,12 @@ def drifted(pipelines: Callable[..., AbstractContextManager[Pipeline]], spark: S
             rows.append(made.insert(step, number))
             made.expected[name] = list(rows)
             for reader in READERS:
-                made.found[name, reader] = read("Changes", reader, pipeline.folder, spark)
+                made.found[name, reader] = read(CHANGES, reader, pipeline.folder, spark)
         pipeline.replicate(*IN_ONE_TRANSACTION)
         made.expected["incompatible"] = [made.insert(INCOMPATIBLE, len(rows) + 1)]
         for reader in READERS:
-            made.found[1, reader] = read("One version of several", reader, pipeline.folder, spark)
-            made.found[2, reader] = read("Changes", reader, pipeline.folder, spark, version=2)
+            made.found[1, reader] = read(ONE_VERSION, reader, pipeline.folder, spark)
+            made.found[2, reader] = read(CHANGES, reader, pipeline.folder, spark, version=2)
         yield made
 
 
@@ -137,7 +137,7 @@ def test_versions_are_read_alone(drifted: Drifted, reader: str) -> None:
 
 
 def test_duckdb_reads_all_versions(drifted: Drifted, spark: SparkSession) -> None:
-    found = read("All versions", "DuckDB", drifted.pipeline.folder, spark)
+    found = read(ALL_VERSIONS, "DuckDB", drifted.pipeline.folder, spark)
     expected = [*drifted.expected["widened"], *drifted.expected["incompatible"]]
     assert_equal(found, [{**row, "quantity": str(row["quantity"])} for row in expected])
 

@@ -1,4 +1,4 @@
-"""docs/how-to/read-the-lake.md: its code reads right while an export is running, and what the table is afterwards."""
+"""The code of docs/how-to/read-with-*.md reads right while an export is running, and the table as it is afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from tests.fixtures.reading_tables import ReadingTables
 from tests.fixtures.waiting import eventually
 from tests.spark.conftest import Pipeline
-from tests.spark.readers import READERS, read
+from tests.spark.readers import CHANGES, NOW, READERS, read
 from tests.spark.test_state import fold
 
 pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM, each log made once
@@ -73,13 +73,13 @@ def seen(pipeline: Pipeline, spark: SparkSession) -> dict[str, list[list[int]]]:
                     continue
                 known = files
                 for reader in READERS:
-                    found[reader].append(read("Changes", reader, pipeline.folder, spark)["seq"].to_pylist())
+                    found[reader].append(read(CHANGES, reader, pipeline.folder, spark)["seq"].to_pylist())
                     pipeline.log.execute("select pg_advisory_unlock_all()")
         finally:
             pipeline.log.execute("select pg_advisory_unlock_all()")
         assert len(export.result()) >= RANGES
     fold(pipeline, spark)
-    assert len(found[READERS[0]][0]) < ROWS, "the export had ended before the first read"
+    assert len(found["DuckDB"][0]) < ROWS, "the export had ended before the first read"
     return found
 
 
@@ -98,7 +98,7 @@ def test_what_a_reader_sees_only_grows(seen: dict[str, list[list[int]]], pipelin
 
 @pytest.mark.parametrize("reader", READERS)
 def test_the_table_as_it_is(seen: object, pipeline: Pipeline, spark: SparkSession, reader: str) -> None:
-    found = read("The table as it is", reader, pipeline.folder, spark).sort_by("id")
+    found = read(NOW, reader, pipeline.folder, spark).sort_by("id")
     rows = pipeline.source.execute("select id, amount, at from shop.orders order by id").fetchall()
     assert [(row["id"], row["amount"], row["at"]) for row in found.to_pylist()] == rows
 
@@ -107,5 +107,5 @@ def test_a_copy_of_the_lake_is_a_lake(seen: object, pipeline: Pipeline, spark: S
     subprocess.run(["cp", "-r", pipeline.folder, tmp_path / "copy"], check=True)
     every = [event["seq"] for event in pipeline.events("shop", "orders")]
     for reader in READERS:
-        assert read("Changes", reader, tmp_path / "copy", spark)["seq"].to_pylist() == every, reader
-        assert read("The table as it is", reader, tmp_path / "copy", spark).num_rows == ROWS - CHANGED - CHANGED // 2
+        assert read(CHANGES, reader, tmp_path / "copy", spark)["seq"].to_pylist() == every, reader
+        assert read(NOW, reader, tmp_path / "copy", spark).num_rows == ROWS - CHANGED - CHANGED // 2

@@ -34,7 +34,7 @@ from pyspark_sequin_events import DefaultSource
 from pyspark_sequin_events.query import EVENTS
 from tests.fixtures.waiting import eventually
 from tests.spark.conftest import Pipeline
-from tests.spark.readers import SPARK, blocks
+from tests.spark.readers import LOG, code
 
 pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM, each log made once
 
@@ -114,9 +114,8 @@ def test_events_are_as_they_are_in_the_log(spark: SparkSession, pipeline: Pipeli
 
 def test_the_code_of_the_page(spark: SparkSession, pipeline: Pipeline) -> None:
     names: dict[str, Any] = {"spark": spark}
-    table = '.option("table"'
-    code = blocks(SPARK)["", ""].replace(table, f'.option("dsn", {pipeline.dsn!r}){table}')
-    exec(code, names)  # noqa: S102
+    program = str(code(LOG, "Spark")).replace("public.orders", "shop.orders").replace(", dsn)", f", {pipeline.dsn!r})")
+    exec(program, names)  # noqa: S102
     found = names["orders"].orderBy("seq").toArrow()
     assert found["seq"].to_pylist() == [event["seq"] for event in pipeline.events("shop", "orders")]
 

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-to" / "read-iceberg.md"
 DUCKDB = Path(sys.prefix) / "duckdb-iceberg"
 """Made by `make test`."""
+_DSN = 'f"host={os.getcwd()}/.pipeline/postgres user=postgres dbname=pipeline"'
 ORDERS = {"id": "bigint", "amount": "decimal(38,10)"}
 ROW = {"id": 1, "amount": "1234567890123456789012345678.0123456789"}
 
@@ -43,18 +44,15 @@ def code(heading: str) -> str:
 
 def run(lake: IcebergLake, heading: str) -> dict[str, Any]:
     """What its code has defined, with the database of the test in place of the page's."""
-    written = code(heading)
-    for shown, ours in (
-        ("postgresql+psycopg://reader@db/pipeline?", lake.catalog_uri()),
-        ("postgresql://reader@db/pipeline", lake.dsn),
-    ):
-        written = written.replace(shown, ours)
+    written = code(heading).replace("public.orders", "shop.orders").replace('"id", "paid"', '"id", "amount"')
+    written = written.replace('f"postgresql+psycopg:///pipeline?{server}"', repr(f"{lake.catalog_uri()}options=-csearch_path%3Dpipeline"))
+    written = written.replace(_DSN, repr(lake.dsn))
     names: dict[str, Any] = {}
     exec(compile(written, PAGE.name, "exec"), names)  # noqa: S102
     return names
 
 
-@pytest.mark.parametrize("heading", ["PyIceberg", "All tables as of one seq"])
+@pytest.mark.parametrize("heading", ["Read with PyIceberg", "Read several tables as of one moment"])
 def test_python(lake: IcebergLake, heading: str) -> None:
     names = run(lake, heading)
     assert [(row["id"], str(row["amount"])) for row in names["orders"].to_pylist()] == [(1, ROW["amount"])]
@@ -67,7 +65,8 @@ def test_duckdb(lake: IcebergLake) -> None:
     locations = {name: table.metadata_location for name, table in lake.tables().items()}
     extensions = sorted(map(str, DUCKDB.glob("lib/python*/site-packages/duckdb_extension_*/**/*.duckdb_extension")))
     loaded = "\n".join(f"duckdb.sql(\"load '{path}'\")" for path in extensions)
-    script = code("DuckDB").replace('duckdb.sql("load iceberg")', loaded)
+    script = code("Read with DuckDB").replace("from locations import locations\n", "").replace("total", "amount")
+    script = script.replace("public.orders", "shop.orders").replace('duckdb.sql("install iceberg; load iceberg")', loaded)
     script += "\nprint([(key, str(value)) for key, value in orders.fetchall()])"
     done = subprocess.run(
         [DUCKDB / "bin" / "python", "-c", f"locations = {json.dumps(locations)}\n{script}"],
