@@ -37,7 +37,7 @@ _TAKE_TURN = "select pg_try_advisory_lock(hashtextextended('pipeline export to '
 
 @dataclass(frozen=True)
 class ExportRun:
-    """One run of the export. `state`: running, done, failed, stopped. `seconds`: how long it took, or has run so far."""
+    """One run of the export. `state`: running, done, failed, stopped. `seconds`: how long it has run."""
 
     id: int
     trigger: str

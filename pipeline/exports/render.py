@@ -15,7 +15,14 @@ from pipeline.snapshots.snapshot_status import SnapshotStatus
 from pipeline.terminal import drawing
 from pipeline.terminal.drawing import EscapedText
 
-_STYLES = {"done": "green", "committed": "green", "running": "yellow", "stopped": "yellow", "writing": "yellow", "publishing": "yellow"}
+_STYLES = {
+    "done": "green",
+    "committed": "green",
+    "running": "yellow",
+    "stopped": "yellow",
+    "writing": "yellow",
+    "publishing": "yellow",
+}
 
 
 def summary(now: ExportStatus) -> Table:

@@ -125,7 +125,11 @@ class PageRun:
             assert self._own is not None
             if (now := _state(self._own)) != self._before:
                 raise PageError(f"{self._where(mark.line)}: left or missing: {set(now) ^ set(self._before)}")
-        elif mark.value == "own Postgres":
+        else:
+            self._give(mark)
+
+    def _give(self, mark: PageMark) -> None:
+        if mark.value == "own Postgres":
             self._own = self._stack.enter_context(_own_postgres())
             self._before = _state(self._own)
             address = conninfo_to_dict(self._own.tcp_dsn("shop"))

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
-READERS = {"DuckDB": "duckdb", "pyarrow": "pandas", "polars": "polars", "pandas": "pandas", "Spark": "spark"}
+READERS = {"DuckDB": "duckdb", "pyarrow": "pandas", "polars": "pandas", "pandas": "pandas", "Spark": "spark"}
 """The page of each reader: `read-with-….md`."""
 CHANGES, NOW = "Read all changes of a table", "Read a table as it is now"
 ALL_VERSIONS, ONE_VERSION = "Read all versions of a table", "Read one version of several"

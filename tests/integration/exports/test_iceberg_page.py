@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -19,6 +18,7 @@ PAGE = ROOT / "docs" / "how-to" / "read-iceberg.md"
 DUCKDB = Path(sys.prefix) / "duckdb-iceberg"
 """Made by `make test`."""
 _DSN = 'f"host={os.getcwd()}/.pipeline/postgres user=postgres dbname=pipeline"'
+_URI = 'f"postgresql+psycopg:///pipeline?{server}"'
 ORDERS = {"id": "bigint", "amount": "decimal(38,10)"}
 ROW = {"id": 1, "amount": "1234567890123456789012345678.0123456789"}
 
@@ -45,8 +45,8 @@ def code(heading: str) -> str:
 def run(lake: IcebergLake, heading: str) -> dict[str, Any]:
     """What its code has defined, with the database of the test in place of the page's."""
     written = code(heading).replace("public.orders", "shop.orders").replace('"id", "paid"', '"id", "amount"')
-    written = written.replace('f"postgresql+psycopg:///pipeline?{server}"', repr(f"{lake.catalog_uri()}options=-csearch_path%3Dpipeline"))
-    written = written.replace(_DSN, repr(lake.dsn))
+    uri = f"{lake.catalog_uri()}options=-csearch_path%3Dpipeline"
+    written = written.replace(_URI, repr(uri)).replace(_DSN, repr(lake.dsn))
     names: dict[str, Any] = {}
     exec(compile(written, PAGE.name, "exec"), names)  # noqa: S102
     return names
@@ -65,11 +65,12 @@ def test_duckdb(lake: IcebergLake) -> None:
     locations = {name: table.metadata_location for name, table in lake.tables().items()}
     extensions = sorted(map(str, DUCKDB.glob("lib/python*/site-packages/duckdb_extension_*/**/*.duckdb_extension")))
     loaded = "\n".join(f"duckdb.sql(\"load '{path}'\")" for path in extensions)
-    script = code("Read with DuckDB").replace("from locations import locations\n", "").replace("total", "amount")
-    script = script.replace("public.orders", "shop.orders").replace('duckdb.sql("install iceberg; load iceberg")', loaded)
+    script = f"""import duckdb
+{loaded}
+orders = duckdb.sql("select id, amount from iceberg_scan('{locations["current.shop.orders"]}')")"""
     script += "\nprint([(key, str(value)) for key, value in orders.fetchall()])"
     done = subprocess.run(
-        [DUCKDB / "bin" / "python", "-c", f"locations = {json.dumps(locations)}\n{script}"],
+        [DUCKDB / "bin" / "python", "-c", script],
         capture_output=True,
         text=True,
         check=False,

@@ -165,9 +165,7 @@ def test_the_schedule_continues_after_an_unexpected_error(config: Config) -> Non
         scheduler.shutdown()
 
 
-def test_the_schedule_skips_a_job_that_still_runs_in_silence(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_schedule_skips_a_job_that_still_runs_in_silence(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     printed = io.StringIO()
     monkeypatch.setattr(sys, "stderr", printed)
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
