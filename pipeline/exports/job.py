@@ -91,8 +91,7 @@ def export(
             return ExportOutcome(window.exported_upto)
         began = time.monotonic()
         run = ledger.begin_run(connection, trigger)
-        state: EndState = "done"
-        reason: str | None = None
+        ended: tuple[EndState, str | None] = ("done", None)
         try:
             log = log_file(config, f"export-{run}")
             ledger.set_log(connection, run, str(log))
@@ -100,11 +99,10 @@ def export(
             arguments = _arguments(config, run, kept)
             last = run_script(config, "export.py", arguments, log, on_event, stopped, window.behind or None, kept)
         except BaseException as error:
-            state = "stopped" if isinstance(error, ExportStoppedError) else "failed"
-            reason = str(error) if isinstance(error, PipelineError) else f"interrupted by {type(error).__name__}"
+            ended = _how_it_ended(error)
             raise
         finally:
-            _finish(config, connection, run, state, reason)
+            _finish(config, connection, run, *ended)
     upto = int(last.get("exported_upto", window.head))
     return ExportOutcome(upto, run, int(last.get("rows", 0)), time.monotonic() - began)
 
@@ -264,6 +262,11 @@ def log_file(config: Config, name: str) -> Path:
     except OSError as error:
         raise ExportFailedError(f"{error.filename or folder}: {error.strerror}; fix that") from error
     return path
+
+
+def _how_it_ended(error: BaseException) -> tuple[EndState, str]:
+    reason = str(error) if isinstance(error, PipelineError) else f"interrupted by {type(error).__name__}"
+    return "stopped" if isinstance(error, ExportStoppedError) else "failed", reason
 
 
 def _finish(config: Config, connection: Connection, run: int, state: EndState, reason: str | None) -> None:
