@@ -58,6 +58,8 @@ def split_arguments(arguments: Sequence[str], command: Any) -> tuple[list[str], 
             rest.append(argument)
             if (named := getattr(command, "commands", {}).get(argument)) is not None:
                 command, own = named, set(_names(named))
+            elif getattr(command, "context_settings", {}).get("ignore_unknown_options"):
+                own.add("--version")  # of the program that gets these arguments
     return first, rest
 
 

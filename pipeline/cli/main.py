@@ -261,7 +261,8 @@ def main() -> int:
         _report_failure(str(error), before, command, getattr(error, "__notes__", ()))
         return error.exit_code
     except typer.TyperException as error:  # without a command, the message is the help
-        message = flags.without_passwords(error.format_message())  # it may repeat an argument that was meant for --dsn
+        message = error.format_message().replace(": Value error, ", ": ", 1)  # words of Pydantic
+        message = flags.without_passwords(message)  # it may repeat an argument that was meant for --dsn
         if "\n" in message:
             print(message, file=sys.stderr)
         else:

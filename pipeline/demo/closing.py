@@ -20,6 +20,7 @@ from pipeline.demo.lake import LakeExport
 from pipeline.demo.shop import CLERKS
 from pipeline.postgres import databases, queries
 from pipeline.postgres.embedded import EmbeddedServer
+from pipeline.terminal import drawing
 
 _SHOWN_DIFFERENCES = 5
 
@@ -54,10 +55,11 @@ def report(console: Console, outcome: DemoResult, server: EmbeddedServer, config
     cuts = statistics.quantiles(outcome.delays, n=100)
     console.print("✓ every change arrived once, in order", style="bold green")
     console.print(
-        f"  {outcome.commits:,} commits of {CLERKS} concurrent writers in {outcome.seconds:g} s, "
-        f"{outcome.changes:,} changes: {screen.totals(outcome.counts)}.\n"
+        f"  {drawing.count(outcome.commits, 'commit')} of {CLERKS} concurrent writers in {outcome.seconds:g} s, "
+        f"{drawing.count(outcome.changes, 'change')}: {screen.totals(outcome.counts)}.\n"
         f"    {outcome.before:,} existing rows were read at the same time; the tables can be rebuilt from the log.\n"
-        f"  {outcome.rollbacks:,} transactions rolled back and {outcome.savepoints:,} times back to a savepoint: "
+        f"  {drawing.count(outcome.rollbacks, 'transaction')} rolled back and "
+        f"{drawing.count(outcome.savepoints, 'time')} back to a savepoint: "
         "no trace of them in the log.\n"
         "  Count, order and every value are as the writers themselves wrote them down"
         f"{', every commit_lsn as pg_waldump has it' if outcome.in_wal else ''}.\n"
@@ -76,7 +78,9 @@ def report(console: Console, outcome: DemoResult, server: EmbeddedServer, config
 
 
 def _differ(console: Console, differences: list[str], between: str, kept: Path) -> int:
-    console.print(Text.assemble((f"✗ {len(differences)} differences", "bold red"), f" between {between}:"))
+    console.print(
+        Text.assemble((f"✗ {drawing.count(len(differences), 'difference')}", "bold red"), f" between {between}:")
+    )
     for difference in differences[:_SHOWN_DIFFERENCES]:
         console.print(f"  {difference}")
     console.print(f"See {short(kept)}; the data is kept.")

@@ -25,6 +25,7 @@ from pipeline.followers.operating import waiting
 from pipeline.followers.operating.watch import FollowersWatch
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
+from pipeline.terminal import drawing
 
 FRAME = 0.5
 ARRIVAL_TIMEOUT = 120.0
@@ -132,14 +133,15 @@ class FollowedShow:
         found = {name: sums(dsn) for name, dsn in databases}
         expected = found["source"]
         differing = [
-            f"{name}: shop.{table} has {has} rows, {'' if has != rows.rows else 'other '}of {rows.rows} at the source"
+            f"{name}: shop.{table} has {drawing.count(has, 'row')}, "
+            f"{'' if has != rows.rows else 'other '}of {rows.rows} at the source"
             for name, of in found.items()
             for table, rows in expected.items()
             if of.get(table) != rows
             for has in [of[table].rows if table in of else 0]
         ]
         if differing:
-            self._console.print(f"✗ {len(differing)} tables differ", style="bold red")
+            self._console.print(f"✗ {drawing.count(len(differing), 'table')} not as at the source", style="bold red")
             for line in differing:
                 self._console.print(f"  {line}")
             return 1

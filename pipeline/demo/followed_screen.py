@@ -53,7 +53,7 @@ def _plain(console: Console) -> Show:
             return
         due, before = passed + _PLAIN_EVERY, headline
         states = "  ".join(
-            f"{each.name} {sum(table.rows or 0 for table in each.tables):,} rows{_state(each)}"
+            f"{each.name} {drawing.count(sum(table.rows or 0 for table in each.tables), 'row')}{_state(each)}"
             for each in now.databases
         )
         console.print(f"{passed:5.1f} s  {headline}:  {states or now.reason}")

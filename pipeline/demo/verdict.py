@@ -110,7 +110,7 @@ def _missing(arrived: Sequence[Sequence[ReceivedEvent]], committed: Iterable[Rec
     for transaction in committed:
         if transaction.xid not in seen:
             changes = transaction.changes
-            yield f"transaction {transaction.xid} is missing: {len(changes)} changes, the first an {changes[0]}"
+            yield f"transaction {transaction.xid} is missing; changes: {len(changes)}, the first an {changes[0]}"
 
 
 def _lsn(number: int) -> str:

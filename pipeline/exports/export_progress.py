@@ -58,7 +58,7 @@ class ScriptProgress:
         """The progress in one line."""
         parts = [self.doing]
         if self.rows and not self._folding:
-            parts += [drawing.count(self.rows, "row"), f"{self.rate:,.0f} rows/s"]
+            parts += [drawing.count(self.rows, "row"), drawing.rate(self.rate)]
         if self.remaining is not None and self.part < 1.0:
             parts.append(f"{drawing.lasted(self.remaining)} left")
         return ", ".join(parts)
@@ -132,7 +132,7 @@ def shown() -> Iterator[OnEvent]:
             progress.add_event(event)
             if event["event"] in ("begins", "set_aside"):
                 console.print(progress.headline)
-            pace = f"{drawing.count(progress.rows, 'row')}, {progress.rate:,.0f} rows/s" if progress.rows else ""
+            pace = f"{drawing.count(progress.rows, 'row')}, {drawing.rate(progress.rate)}" if progress.rows else ""
             bar.update(task, description=progress.doing, completed=progress.part, pace=pace)
 
         yield tell

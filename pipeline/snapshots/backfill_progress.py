@@ -82,7 +82,7 @@ def measures(now: BackfillStatus, rate: float | None) -> Iterator[str]:
         yield f"ranges {render.ranges(now)}"
         yield drawing.count(now.rows_read, "row")
     if (found := rate or now.rows_per_second) and not now.ended:
-        yield f"{render.rate(found)} rows/s"
+        yield drawing.rate(found)
     if now.seconds_left:
         yield f"{render.time_left(now)} left"
 

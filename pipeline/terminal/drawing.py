@@ -109,6 +109,11 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def rate(number: float, noun: str = "row") -> str:
+    """Return a number a second with its noun, in the plural unless it is 1."""
+    return f"{count(round(number), noun)}/s"
+
+
 def estimate(number: int) -> int:
     """Return an estimated number with two significant digits, because Postgres does not know more of them."""
     return round(number, 2 - len(str(abs(number))))

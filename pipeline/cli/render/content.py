@@ -26,7 +26,9 @@ def progress_bar() -> Iterator[Callable[[str, int, int, int], None]]:
         task = bar.add_task("comparing", total=None)
 
         def show(table: str, rows: int, parts: int, parts_of_table: int) -> None:
-            bar.update(task, description=f"{table}: {rows:,} rows", total=parts_of_table, completed=parts)
+            bar.update(
+                task, description=f"{table}: {drawing.count(rows, 'row')}", total=parts_of_table, completed=parts
+            )
 
         yield show
 

@@ -130,11 +130,8 @@ def _lag(now: PipelineStatus) -> str:
 
 def _rates(progress: PipelineProgress) -> str:
     events, changes = progress.events_per_second, progress.changes_per_second
-    known = [
-        f"{rate:,.0f} {what}"
-        for rate, what in ((events, "events/s"), (changes, "changes/s staged"))
-        if rate is not None
-    ]
+    known = [] if events is None else [drawing.rate(events, "event")]
+    known += [] if changes is None else [f"{drawing.rate(changes, 'change')} staged"]
     return ", ".join(known) or "-"
 
 
@@ -172,7 +169,7 @@ def _ways(found: Sequence[WayCount]) -> str:
 
 def _adoption(found: BacklogAdoption) -> str:
     """Return how many tables of a backlog wait to become partitions, and which reader delays them."""
-    text = f"{found.tables:,} tables with {drawing.count(found.events, 'event')} wait to become partitions"
+    text = f"{drawing.count(found.tables, 'table')} with {drawing.count(found.events, 'event')} will become partitions"
     if found.from_seq is not None:
         text += f"; more tables are being filled, from seq {found.from_seq} on"
     return f"{text}; they wait for {found.held_by}" if found.held_by else text
@@ -225,25 +222,25 @@ def _finding(finding: CheckFinding) -> tuple[EscapedText, str, EscapedText]:
 
 
 def show_sources(found: Sequence[KnownSource]) -> None:
-    """Print each source with its epoch and position."""
-    columns = ("source", "epoch", "database", "cluster", "timeline", "slot", "publications", "position", "since")
+    """Print each source with its epoch and position: a line for each fact, which fits a narrow terminal."""
     drawing.show(
-        drawing.table(columns, map(_source, found)) if found else "no source has been replicated from yet",
+        *(drawing.facts(_source(each)) for each in found),
+        None if found else "no source has been replicated from yet",
         *(problems.gap_table(each.gaps) for each in found if each.gaps),
     )
 
 
-def _source(source: KnownSource) -> list[object]:
+def _source(source: KnownSource) -> list[tuple[object, object, object]]:
     return [
-        source.id,
-        source.epoch,
-        source.database,
-        source.cluster,
-        source.timeline,
-        source.slot,
-        ", ".join(source.publications),
-        drawing.position(source.position),
-        source.since,
+        ("source", source.id, ""),
+        ("epoch", source.epoch, ""),
+        ("database", source.database, ""),
+        ("cluster", source.cluster, ""),
+        ("timeline", source.timeline, ""),
+        ("slot", source.slot, ""),
+        ("publications", ", ".join(source.publications), ""),
+        ("position", drawing.position(source.position), ""),
+        ("since", source.since, ""),
     ]
 
 

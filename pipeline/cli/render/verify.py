@@ -40,7 +40,7 @@ def _verdict(found: LogVerification) -> Iterator[EscapedText]:
     read = f"{drawing.count(found.rows, 'row')} in {drawing.count(found.transactions, 'transaction')}"
     where = f"from seq {found.first_seq} to {found.last_seq}" if found.rows else "without rows"
     yield EscapedText(f"{found.events_table} {where}: {verdict}", "bold")
-    yield drawing.dim(f"{read}, {found.seconds:,.1f} s, {rate:,.0f} rows/s")
+    yield drawing.dim(f"{read}, {found.seconds:,.1f} s, {drawing.rate(rate)}")
     if found.tables:
         yield EscapedText(f"the events tables that were ever written were checked: {', '.join(found.tables)}")
     if found.unplaced:

@@ -24,7 +24,7 @@ def progress_bar() -> Iterator[Callable[[str, int], None]]:
         task = bar.add_task("comparing", total=None)
 
         def show(table: str, rows: int) -> None:
-            bar.update(task, description=f"{table}: {rows:,} rows")
+            bar.update(task, description=f"{table}: {drawing.count(rows, 'row')}")
 
         yield show
 

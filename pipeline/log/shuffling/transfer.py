@@ -281,7 +281,7 @@ def require_all(table: object, added: int, expected: int) -> None:
     """Raise a psycopg error, as if the server had refused them, if rows have vanished: they are poison, too."""
     if added != expected:
         raise psycopg.errors.TriggeredDataChangeViolation(
-            f"{expected - added} of {expected} events did not arrive in {table}: a trigger of it drops them"
+            f"a trigger of {table} drops events: {added} of {expected} arrived"
         )
 
 

@@ -29,7 +29,9 @@ def limit(facts: LagFacts, stages: Mapping[str, LagStage]) -> LagLimit | None:
     others = len({each.name for each in found}) - 1
     why, remedy = _why(first, facts.applier)
     text = f'follower "{first.name}" is farthest behind: the first of {behind} is {age} old; {why}'
-    return LagLimit("follower", text + (f"; {others} more followers do not advance" if others else ""), remedy)
+    return LagLimit(
+        "follower", text + (f"; behind, too: {drawing.count(others, 'other follower')}" if others else ""), remedy
+    )
 
 
 def _why(late: FollowerStatus, seen: ApplierActivity | None) -> tuple[str, str]:

@@ -49,7 +49,7 @@ def _consumer(facts: LagFacts, stages: Mapping[str, LagStage]) -> LagLimit | Non
     age = drawing.lasted((facts.at.read_at - first.committed_at).total_seconds())
     behind = drawing.count(first.seqs, "seq")
     text = f'{first.kind} "{first.name}" lags most: the first of {behind} is {age} old'
-    others = f"; {len(waiting) - 1} more lag" if len(waiting) > 1 else ""
+    others = f"; behind, too: {drawing.count(len(waiting) - 1, 'other reader')}" if len(waiting) > 1 else ""
     return LagLimit("consumer", text + _state(first) + others, _remedy(first))
 
 

@@ -22,6 +22,7 @@ from pipeline.operate.verify.across_tables import AcrossTables
 from pipeline.operate.verify.violations import LogVerification, Row, RuleCheck, of_row, place
 from pipeline.postgres import connections, migrations, queries
 from pipeline.postgres.connections import Connection
+from pipeline.terminal import drawing
 from pipeline.wal import lsn
 
 OnRange = Callable[[int, int, int], None]
@@ -186,7 +187,10 @@ class _Verifier:
     def _check_watermark(self, progress: Row, newest: Row | None) -> None:
         check, at = self.watermark, progress["commit_lsn"]
         if newest is None or newest["commit_lsn"] is None:
-            wrong, expected = f"{progress['events']} events counted, and no row", "the row of the last one"
+            wrong, expected = (
+                f"{drawing.count(progress['events'], 'event')} counted, and no row",
+                "the row of the last one",
+            )
             check.require(not progress["events"], {"seq": progress["last_seq"]}, wrong, expected)
             return
         if not self._alone:
@@ -256,7 +260,10 @@ class _Verifier:
             return
         found = self._row("verify_retried", {"after": 0, "head": head}) or {"retried": 0}
         self._retried = found["retried"]
-        wrong, expected = f"{self._retried:,} rows of dead letters", f"{known['retried']:,}, by pipeline.dead_letters"
+        wrong, expected = (
+            f"{drawing.count(self._retried, 'row')} of dead letters",
+            f"{known['retried']:,}, by pipeline.dead_letters",
+        )
         self.progress.require(self._retried == known["retried"], None, wrong, expected)
 
     def _check_events(self, events: int, counted_in: str) -> None:
@@ -270,7 +277,7 @@ class _Verifier:
         else:
             check.checked = placed = self._placed + self._retried
             if placed != events:
-                check.add(of_row(None, f"{placed:,} rows", f"{events:,}, by pipeline.{counted_in}.events"))
+                check.add(of_row(None, drawing.count(placed, "row"), f"{events:,}, by pipeline.{counted_in}.events"))
                 check.faults.extend(violations.skips(row) for row in self._skips)
 
     def _from_the_first(self) -> bool:

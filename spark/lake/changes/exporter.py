@@ -174,7 +174,7 @@ def _require_all(parts: list[plan.ExportPart], files: list[WrittenFile]) -> None
     for part in parts:
         if written[_table_version(part)] != part.rows:
             raise FileMismatchError(
-                f"{part.dataset}: {written[_table_version(part)]} rows were written of {part.rows}; "
+                f"{part.dataset}: rows written: {written[_table_version(part)]} of {part.rows}; "
                 "nothing of it was published"
             )
 

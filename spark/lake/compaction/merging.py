@@ -80,7 +80,7 @@ def _merge(task: MergeTask, here: Path) -> MergeOutcome:
             _write(out, waiting)
     rows = sum(source.rows for source in task.sources)
     if (written := pq.read_metadata(place).num_rows) != rows:
-        raise FileMismatchError(f"{written} rows were written of {rows}")
+        raise FileMismatchError(f"rows written: {written} of {rows}")
     size, digest = place.stat().st_size, sha256(place)
     if isinstance(task.root, ObjectPath):
         return MergeOutcome(_upload(place, task.root, task.targets), size, digest)

@@ -98,3 +98,9 @@ def test_it_was_not_asked_for(log_format: str | None, failing: Failing) -> None:
 def test_other_commands_are_for_people(command: str, failing: Failing) -> None:
     line = failing(*command.split(), *WRONG_PORT, log_format="json")
     assert_plain(line, "PIPELINE_HTTP_PORT: input should be")
+
+
+def test_a_wrong_value_of_an_argument_names_the_right_ones(failing: Failing) -> None:
+    assert failing("psql", "nope") == (
+        "pipeline: Invalid value for 'database': 'nope' is not one of 'source', 'pipeline'. See `pipeline --help`.\n"
+    )

@@ -60,6 +60,9 @@ def test_what_a_flag_says_outranks_file_and_environment(
         ("slots list --source-dsn x --orphans", "--source-dsn x slots list --orphans"),
         ("retention -- --slot a", "retention -- --slot a"),
         ("status --slot", "--slot status"),
+        ("status --version", "--version status"),
+        ("psql --version source", "--version psql source"),
+        ("psql source --version --data-dir d", "--data-dir d psql source --version"),
     ],
 )
 def test_flags_of_settings_may_stand_behind_the_command(given: str, moved: str) -> None:

@@ -84,7 +84,7 @@ def test_gaps_in_seq_are_allowed() -> None:
 DAMAGE: dict[str, tuple[Callable[[Log], Log], str]] = {
     "first event of a transaction missing": (lambda log: log[1:], "insert of shop.orders 2, where the writer made"),
     "last event of a transaction missing": (lambda log: log[:2] + log[3:], "update of shop.orders 1 is missing"),
-    "transaction missing": (lambda log: log[:3] + log[4:], "transaction 11 is missing: 1 changes"),
+    "transaction missing": (lambda log: log[:3] + log[4:], "transaction 11 is missing; changes: 1"),
     "last transaction missing": (lambda log: log[:-2], "transaction 13 is missing"),
     "everything missing": (lambda log: [], "transaction 10 is missing"),
     "event twice": (lambda log: [*log[:2], log[1], *log[2:]], "shop.orders 2, where the writer made an update"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 from rich.text import Text
@@ -11,10 +12,13 @@ from rich.text import Text
 from pipeline.cli.render import status
 from pipeline.errors import PipelineError
 from pipeline.findings import CheckFinding, of_error
+from pipeline.operate.known_sources import KnownSource
 from pipeline.operate.lag.model import LagLimit, LagReport, LagStage
 from pipeline.operate.status import PipelineProgress, PipelineStatus
 from pipeline.terminal import drawing
 from pipeline.wal import lsn
+
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.mark.parametrize(
@@ -119,3 +123,27 @@ def test_columns_are_aligned_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> No
 )
 def test_estimates_have_two_digits(rows: int, about: int) -> None:
     assert drawing.estimate(rows) == about
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(0, "0 rows/s"), (0.6, "1 row/s"), (1, "1 row/s"), (1234.5, "1,234 rows/s")]
+)
+def test_a_rate_has_its_noun_in_the_right_number(number: float, shown: str) -> None:
+    assert drawing.rate(number) == shown
+
+
+def test_nouns_of_numbers_are_counted_by_one_function() -> None:
+    """A number with separators and a plural behind it would say "1 rows"."""
+    counted = re.compile(r"\{[^{}]*:,(?:\.0f)?\} (?!bytes|rows/s)[a-z]+s\b")
+    files = [path for path in (ROOT / "pipeline").glob("**/*.py") if "import drawing" in path.read_text("utf-8")]
+    assert [(path.name, found) for path in files for found in counted.findall(path.read_text("utf-8"))] == []
+
+
+def test_a_source_keeps_its_id_in_one_line_of_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawing, "console", lambda: drawing.EscapedConsole(width=60))
+    name, since = "0198c9f1-3c1e-7d92-9b0c-5a3c8f1f2a77", datetime(2026, 11, 30, tzinfo=UTC)
+    status.show_sources([KnownSource(name, 0, "shop", "7" * 19, None, "slot", ["first", "second"], 2**33, since)])
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert [lines[0], lines[4], lines[-1]] == [f"source {name}", "timeline -", "since 2026-11-30 00:00:00 UTC"]

@@ -97,7 +97,7 @@ def test_one_that_is_stopped_is_named_though_none_is_late_yet() -> None:
     [found] = limits(REPORTS, paused, stopped, own=0.0)
     assert found.text == (
         'follower "stopped" is farthest behind: the first of 5 seqs is 1.0 s old; it is stopped: so; '
-        "1 more followers do not advance"
+        "behind, too: 1 other follower"
     )
     assert found.remedy == "do"
 

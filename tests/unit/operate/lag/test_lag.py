@@ -162,7 +162,7 @@ def test_readers_come_after_the_log() -> None:
     facts = replace(moved(watermark=900), readers=[reader(), reader(name="d", paused=True, active=None)])
     found = limits(facts, shuffled=LATE, consumed=LATE)
     assert [limit.part for limit in found] == ["shuffle", "consumer"]
-    assert found[1].text.endswith("5 seqs is 5.0 s old; no client reads it; 1 more lag")
+    assert found[1].text.endswith("5 seqs is 5.0 s old; no client reads it; behind, too: 1 other reader")
 
 
 def test_of_readers_that_are_not_late_the_paused_one_is_named() -> None:
