@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.api import app, events
 from pipeline.api.app import ApplicationParts
+from pipeline.api.console import endpoints as console
 from pipeline.api.shared_reads import SharedReads
 from pipeline.api.wire import ServedWires, WireResources
 from pipeline.config.settings import Config
@@ -44,6 +45,7 @@ def parts(config: Config, server: str) -> ApplicationParts:
     wires = ServedWires([WIRES[name] for name in config.wires if name in WIRES], config.open_wires)
     reads, shared = SharedReads(config), SharedStatus(config)
     routers = (
+        console.router,
         operate.router(config, server, reads, shared),
         status_endpoints.router(config, reads, shared),
         dead_letter_endpoints.router,

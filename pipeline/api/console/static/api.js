@@ -1,0 +1,41 @@
+// Sends requests to the API below the console's own address.
+import { parse } from "./text.js";
+
+const BASE = new URL("../v1/", document.baseURI);
+const ANSWER_SECONDS = 15;
+
+/** An answer that is no success: its sentence and its status. */
+export class Refused extends Error {
+  constructor(sentence, status) {
+    super(sentence);
+    this.status = status;
+  }
+}
+
+/** Send a request and return its parsed answer. Throws Refused, or TypeError if no server answers. */
+export async function call(path, { method = "GET", body, wait = 0, signal } = {}) {
+  const patience = AbortSignal.timeout((ANSWER_SECONDS + wait) * 1000);
+  const answer = await fetch(new URL(path, BASE), {
+    method,
+    body: body === undefined ? undefined : JSON.stringify(body),
+    headers: body === undefined ? {} : { "Content-Type": "application/json" },
+    signal: signal ? AbortSignal.any([signal, patience]) : patience,
+    credentials: "same-origin",
+    redirect: "error",
+  });
+  const text = await answer.text();
+  if (answer.ok) return parse(text, /^(events|consumers\/)/.test(path));
+  let sentence = `the server answered ${answer.status}`;
+  try {
+    sentence = JSON.parse(text).title ?? sentence;
+  } catch {
+    // a proxy may answer with a page
+  }
+  throw new Refused(sentence, answer.status);
+}
+
+/** Return a path with these parameters, without the empty ones. */
+export function withQuery(path, parameters) {
+  const given = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return given.length ? `${path}?${new URLSearchParams(given)}` : path;
+}
