@@ -13,6 +13,8 @@ import socket
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 from pipeline.config.settings import Config
 
 SUBPROTOCOL = "pipeline.v1"
@@ -48,7 +50,12 @@ def is_token_valid(given: str | None, config: Config) -> bool:
     """True if this is the server's token, or the server needs none. The comparison takes constant time."""
     if config.api_token is None:
         return True
-    return secrets.compare_digest((given or "").encode(), config.api_token.get_secret_value().encode())
+    return is_same_secret(given, config.api_token)
+
+
+def is_same_secret(given: str | None, secret: SecretStr | None) -> bool:
+    """True if the given text is this secret, which is set. The comparison takes constant time."""
+    return secret is not None and secrets.compare_digest((given or "").encode(), secret.get_secret_value().encode())
 
 
 def origin_allowed(headers: Mapping[str, str], config: Config) -> bool:

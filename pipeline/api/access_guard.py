@@ -11,7 +11,8 @@ from dataclasses import replace
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pipeline.api import access, http_protocol
+from pipeline.api import access, access_sessions, http_protocol
+from pipeline.api.access_sessions import Rights
 from pipeline.api.problems import answer
 from pipeline.api.wire import ErrorAnswer, ServedWires, WireMatch
 from pipeline.config.settings import Config
@@ -19,6 +20,9 @@ from pipeline.config.settings import Config
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths that need no token, for load balancers."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_PAGE = ("/", "/console")
+SESSION_PATH = "/v1/console/session"
+"""The path that gives a session for a token, which is in the body."""
 _DOCS = ("/docs", "/openapi.json")
 _FOREIGN_HOST = (
     "without PIPELINE_API_TOKEN this server accepts only host names of this machine; use 127.0.0.1, "
@@ -30,6 +34,7 @@ _FOREIGN_HOST_OF_OPEN = (
 )
 _FOREIGN_PAGE = "a web page of another origin may not send this request; add its origin to PIPELINE_HTTP_ORIGINS"
 _TOKEN_NEEDED = "this endpoint needs the header Authorization: Bearer with PIPELINE_API_TOKEN"  # noqa: S105  a sentence
+_READ_ONLY = "PIPELINE_READ_TOKEN may only read; use PIPELINE_API_TOKEN to change something, or for this path"
 _SOME_BEARER_NEEDED = "this endpoint needs the header Authorization: Bearer with any value"
 _SUBPROTOCOLS = f", or the subprotocols {access.SUBPROTOCOL} and bearer.<token in base64url>"
 
@@ -59,8 +64,11 @@ class RequestGuard:
             await self._app(scope, receive, send)
             return
         match = self._wires.match(scope["path"])
-        has_token = self._has_token(scope)
-        failure = self._refusal(scope, match, has_token=has_token)
+        rights = self._rights(scope, match)
+        has_token = rights is not None
+        failure = self._refusal(scope, match, rights)
+        if match is None and scope["type"] == "http" and scope["path"].startswith("/v1/"):
+            send = _with_header(send, (b"cache-control", b"no-store"))
         if scope["type"] == "http":
             connection = http_protocol.connection_of(scope)
             if scope["path"] in OPEN_PATHS:
@@ -80,22 +88,28 @@ class RequestGuard:
                     receive = _with_body(body, receive)
         await (self._app if failure is None else answer(match, failure))(scope, receive, send)
 
-    def _has_token(self, scope: Scope) -> bool:
-        given = access.given_token(Headers(scope=scope), basic=_is_docs(scope["path"]))
-        return access.is_token_valid(given, self._config)
+    def _rights(self, scope: Scope, match: WireMatch | None) -> Rights | None:
+        """Return the rights of the request's token, or of its session, which only REST paths accept."""
+        headers, path = Headers(scope=scope), scope["path"]
+        rights = access_sessions.rights_of(access.given_token(headers, basic=_is_docs(path)), self._config)
+        if rights == "all" or match is not None or scope["type"] != "http" or not path.startswith("/v1/"):
+            return rights
+        return access_sessions.session_rights(headers, self._config) or rights
 
-    def _refusal(self, scope: Scope, match: WireMatch | None, *, has_token: bool) -> ErrorAnswer | None:
+    def _refusal(self, scope: Scope, match: WireMatch | None, rights: Rights | None) -> ErrorAnswer | None:
         headers = Headers(scope=scope)
         path, handshake = scope["path"], scope["type"] == "websocket"
         if path in OPEN_PATHS:
             return None
-        is_open = match is not None and match.is_open
+        is_open, has_token = match is not None and match.is_open, rights is not None
         if not access.host_allowed(headers, self._config, is_open=is_open and not has_token):
             sentence = _FOREIGN_HOST if self._config.api_token is None else _FOREIGN_HOST_OF_OPEN
             return ErrorAnswer(403, sentence, handshake=handshake)
         if not self._may_change(scope, headers, match):
             return ErrorAnswer(403, _FOREIGN_PAGE, handshake=handshake)
-        if not (has_token or is_open):
+        if rights == "reads" and not (is_open or _is_page(scope) or _is_read(scope, match)):
+            return ErrorAnswer(403, _READ_ONLY, handshake=handshake)
+        if not (has_token or is_open or _is_page(scope)):
             wanted = 'Basic realm="PIPELINE_API_TOKEN as the password"' if _is_docs(path) else "Bearer"
             also = _SUBPROTOCOLS if handshake else ""
             return ErrorAnswer(401, _TOKEN_NEEDED + also, {"WWW-Authenticate": wanted}, handshake)
@@ -108,6 +122,23 @@ class RequestGuard:
         if scope["type"] == "websocket" or scope["method"] not in _SAFE:
             return access.origin_allowed(headers, self._config)
         return match is None or not match.path.get_changes or access.fetch_allowed(headers, self._config)
+
+
+def _is_page(scope: Scope) -> bool:
+    """True for the console's page and files, which are the same for all, and for its login."""
+    if scope["type"] != "http":
+        return False
+    path: str = scope["path"]
+    is_file = path in _PAGE or path.startswith("/console/")
+    return path == SESSION_PATH or (is_file and scope["method"] in _SAFE)
+
+
+def _is_read(scope: Scope, match: WireMatch | None) -> bool:
+    """True if PIPELINE_READ_TOKEN is enough: a GET of the REST API or of the metrics, but of no wire."""
+    if match is not None or scope["type"] != "http" or scope["method"] not in _SAFE:
+        return False
+    path: str = scope["path"]
+    return path == "/metrics" or path.startswith("/v1/")
 
 
 def _is_docs(path: str) -> bool:
@@ -139,13 +170,18 @@ def _with_body(body: bytes, receive: Receive) -> Receive:
 
 def _closing(send: Send) -> Send:
     """Return an ASGI send function that closes the connection after the answer; the rest of the body stays unread."""
+    return _with_header(send, (b"connection", b"close"))
 
-    async def closing(message: Message) -> None:
+
+def _with_header(send: Send, header: tuple[bytes, bytes]) -> Send:
+    """Return an ASGI send function that adds this header to the answer."""
+
+    async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", []), (b"connection", b"close")]}
+            message = {**message, "headers": [*message.get("headers", []), header]}
         await send(message)
 
-    return closing
+    return sending
 
 
 async def read_body(scope: Scope, receive: Receive, *, has_token: bool) -> bytes | ErrorAnswer | None:

@@ -228,13 +228,15 @@ def _docs_files() -> Path:
 
 
 def _docs_page() -> HTMLResponse:
-    return get_swagger_ui_html(
+    page = get_swagger_ui_html(
         openapi_url="/openapi.json",
         title="WAL Pipeline Server",
         swagger_js_url=f"{_DOCS_ASSETS}/swagger-ui-bundle.js",
         swagger_css_url=f"{_DOCS_ASSETS}/swagger-ui.css",
         swagger_favicon_url=f"{_DOCS_ASSETS}/favicon.png",
     )
+    page.headers["Content-Security-Policy"] = "frame-ancestors 'none'"
+    return page
 
 
 def _described_schema(app: FastAPI) -> dict[str, Any]:

@@ -112,6 +112,7 @@ class Config(ExportSettings):
         (), description="origins (`https://host:port`) of web pages that may use the API, in addition to the server's"
     )
     api_token: OptionalSecret = Field(None, description="bearer token that every endpoint but health requires")
+    read_token: OptionalSecret = Field(None, description="bearer token for requests that only read, and for metrics")
     wires: Wires = Field((), description="other systems whose clients are served: pgdeltastream, walstream, sequin")
     open_wires: Wires = Field((), description="those of `wires` whose clients need no api_token")
     sessions_max: int = Field(4, ge=1, description="the most sessions of pgdeltastream at once, each with a slot")
@@ -148,6 +149,14 @@ class Config(ExportSettings):
                 f"PIPELINE_HTTP_HOST {self.http_host} is reachable from outside this machine: "
                 "set PIPELINE_API_TOKEN, or use 127.0.0.1"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _read_token_is_another_token(self) -> Config:
+        if self.read_token is not None and self.api_token is None:
+            raise ValueError("PIPELINE_READ_TOKEN is set without PIPELINE_API_TOKEN: set both, or only the latter")
+        if self.read_token is not None and self.read_token == self.api_token:
+            raise ValueError("PIPELINE_READ_TOKEN is equal to PIPELINE_API_TOKEN: choose another one")
         return self
 
     @model_validator(mode="after")

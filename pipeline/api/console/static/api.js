@@ -3,6 +3,23 @@ import { parse } from "./text.js";
 
 const BASE = new URL("../v1/", document.baseURI);
 const ANSWER_SECONDS = 15;
+const KEPT = `pipeline session ${BASE.pathname}`;
+
+/** Return the session that this browser has: its value, and whether it may change something. */
+export function session() {
+  try {
+    return JSON.parse(localStorage.getItem(KEPT));
+  } catch {
+    return null;
+  }
+}
+
+/** Get a session for this token, and keep it. */
+export async function logIn(token) {
+  localStorage.setItem(KEPT, JSON.stringify(await call("console/session", { method: "POST", body: { token } })));
+}
+
+export const logOut = () => localStorage.removeItem(KEPT);
 
 /** An answer that is no success: its sentence and its status. */
 export class Refused extends Error {
@@ -15,10 +32,11 @@ export class Refused extends Error {
 /** Send a request and return its parsed answer. Throws Refused, or TypeError if no server answers. */
 export async function call(path, { method = "GET", body, wait = 0, signal } = {}) {
   const patience = AbortSignal.timeout((ANSWER_SECONDS + wait) * 1000);
+  const value = session()?.session;
   const answer = await fetch(new URL(path, BASE), {
     method,
     body: body === undefined ? undefined : JSON.stringify(body),
-    headers: body === undefined ? {} : { "Content-Type": "application/json" },
+    headers: { ...(body !== undefined && { "Content-Type": "application/json" }), ...(value && { "Pipeline-Session": value }) },
     signal: signal ? AbortSignal.any([signal, patience]) : patience,
     credentials: "same-origin",
     redirect: "error",

@@ -1,5 +1,5 @@
 // Shows the screen that the address names, and asks for its values every 2 s while the page is visible.
-import { call } from "./api.js";
+import { call, logIn, logOut, session } from "./api.js";
 import { el, patch } from "./dom.js";
 import { events } from "./events.js";
 import { overview, verdict } from "./overview.js";
@@ -18,7 +18,7 @@ function begin() {
   const [name, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const id = name in SCREENS ? name : "overview";
   const parameters = Object.fromEntries(new URLSearchParams(query));
-  return { id, screen: SCREENS[id], parameters, answers: {}, loaded: undefined, at: 0, error: null, paused: false, leave: new AbortController() };
+  return { id, refusal: null, screen: SCREENS[id], parameters, answers: {}, loaded: undefined, at: 0, error: null, paused: false, leave: new AbortController() };
 }
 
 function draw() {
@@ -32,7 +32,36 @@ function draw() {
   document.title = `${error ? "No answer" : word || "…"} – WAL Pipeline`;
   const links = Object.entries(SCREENS).map(([id, each]) => el("a", { href: `#/${id}`, "aria-current": id === page.id ? "page" : null }, each.title));
   patch(document.getElementById("screens"), links);
-  patch(content, [el("h1", {}, screen.title), ...[away(error, age), body()].flat(Infinity)]);
+  patch(document.getElementById("leave"), session() ? [el("button", { type: "button", onclick: leaveNow }, "Log out")] : []);
+  const shown = error?.status === 401 ? [login()] : [away(error, age), body()];
+  patch(content, [el("h1", {}, screen.title), ...shown.flat(Infinity)]);
+}
+
+function leaveNow() {
+  logOut();
+  open();
+}
+
+/** Return the form for the token. The screen stays the same, so its address works through the login. */
+function login() {
+  const send = async (event) => {
+    event.preventDefault();
+    try {
+      await logIn(new FormData(event.currentTarget).get("token"));
+      open();
+    } catch (error) {
+      page.refusal = error.status ? error.message : "the server does not answer.";
+      draw();
+    }
+  };
+  return el(
+    "section",
+    { id: "login" },
+    el("h2", {}, "Log in"),
+    el("p", {}, "Type PIPELINE_API_TOKEN, or PIPELINE_READ_TOKEN to look only. The session lasts 12 hours."),
+    el("form", { class: "filters", onsubmit: send }, el("label", {}, "Token", el("input", { name: "token", id: "token", type: "password", required: true, autocomplete: "current-password" })), el("button", {}, "Log in")),
+    page.refusal && el("p", { role: "alert" }, state("Not logged in", "bad"), `: ${page.refusal}`),
+  );
 }
 
 function away(error, age) {
@@ -78,6 +107,7 @@ async function poll(now) {
     await read(now);
     if (now !== page) return;
     draw();
+    if (now.error?.status === 401) return;
     await rest(EVERY_MS);
   }
 }

@@ -73,7 +73,7 @@ function* findings(now) {
   for (const each of now.snapshots?.unread ?? []) yield ["Not read", "warn", `${each.table}: ${each.reason ?? each.state}`, "#/tables"];
   for (const each of now.consumers) {
     if (each.dead) yield ["Dead letters", "warn", `consumer ${each.name}: ${many(each.dead, "dead letter")}`, `#/consumers?name=${encodeURIComponent(each.name)}`];
-    if (each.oldest_pending_seconds >= LATE_SECONDS) yield ["Consumer", "warn", `${each.name}: ${many(each.pending, "item")} wait, the oldest ${lasted(each.oldest_pending_seconds)}`, "#/consumers"];
+    if (each.oldest_pending_seconds >= LATE_SECONDS) yield ["Consumer", "warn", `${each.name}: ${each.pending === null ? `${many(each.lag, "event")} behind` : `${many(each.pending, "item")} wait`}, the oldest ${lasted(each.oldest_pending_seconds)}`, "#/consumers"];
     if (each.state === "paused") yield ["Paused", "quiet", `consumer ${each.name}`, "#/consumers"];
   }
   for (const each of now.followers.filter((one) => one.state !== "stopped" && one.state !== "following")) yield [each.state, "warn", `follower ${each.name}${each.reason ? `: ${each.reason}` : ""}`, "#/followers"];
