@@ -6,6 +6,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
@@ -137,6 +138,6 @@ def test_a_page_of_another_origin_cannot_log_in(closed: Api, api: Callable[..., 
         ({"read_token": "r", "api_token": "r"}, "PIPELINE_READ_TOKEN is equal to PIPELINE_API_TOKEN"),
     ],
 )
-def test_a_read_token_alone_or_equal_to_the_other_is_refused(settings: dict[str, str], said: str) -> None:
+def test_a_read_token_alone_or_equal_to_the_other_is_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         load(**settings)
