@@ -90,7 +90,7 @@ def create(segment_id: int) -> sql.Composed:
 
 def read_state(connection: Connection, source: uuid.UUID) -> tuple[StagingState | None, list[Segment]]:
     """Return the state (None before the first staged row) and the segments with rows to move, read at one moment."""
-    found = connection.execute(statement("log.staging.frontier", "look"), {"source": source}).fetchall()
+    found = connection.execute(statement("log.staging.frontier", "staging_state"), {"source": source}).fetchall()
     segments = [Segment(*row[6:]) for row in found if row[6] is not None]
     return (StagingState(*found[0][:6]) if found else None), segments
 

@@ -66,7 +66,7 @@ class DirectTransaction:
             "columns": _COLUMNS,
         }
         self._texts = {name: self._text(name) for name in _TEXTS}
-        self.read_end = f"execute {self._statements.name('look_at_head')}"
+        self.read_end = f"execute {self._statements.name('log_end')}"
         """The statement that reads the end of the log."""
 
     async def prepare(self) -> None:
@@ -144,7 +144,7 @@ _TEXTS: Mapping[str, tuple[Sequence[str], str]] = {
     "limit_at_head": ((), _LIMIT_AT_HEAD),
     "begin_at_head": (_BEGIN, with_progress("log.staging.frontier", "begin_at_head")),
     "end_at_head": (_END, statement("log.writing", "end_at_head")),
-    "look_at_head": ((), statement("log.staging.frontier", "look_at_head")),
+    "log_end": ((), statement("log.staging.frontier", "log_end")),
     "wake_readers_at_head": ((), statement("log.writing", "wake_readers_at_head")),
     "wake_shuffler_at_head": ((), "select pg_notify(%(staged)s, '')"),
 }

@@ -74,13 +74,13 @@ class TargetPartition:
 
 
 async def read(
-    connection: AsyncConnection[TupleRow], look_at_head: str, default: EventsTable, partition: TargetPartition
+    connection: AsyncConnection[TupleRow], read_end: str, default: EventsTable, partition: TargetPartition
 ) -> LogEnd | PathReason:
     """Return the log's end, or why nothing can be written there. `default`: the events table of the settings.
 
-    `look_at_head`: the call of that prepared statement.
+    `read_end`: the call of the prepared statement `log_end`.
     """
-    found = await query(connection, look_at_head)
+    found = await query(connection, read_end)
     if not found or found[0][3] != str(default) or not found[0][4]:
         return PathReason.ROUTES
     epoch, after, routes, _, _, has_staged, last_seq = found[0]
@@ -91,7 +91,7 @@ async def read(
         "sequence": default.sequence.as_string(connection),
         "columns": json.dumps(event_rows.COLUMNS),
     }
-    table = await (await connection.execute(statement("log.writing", "look_at_table"), values)).fetchone()
+    table = await (await connection.execute(statement("log.writing", "check_table"), values)).fetchone()
     if table is None or not table[2] or table[1] < last_seq:
         return PathReason.TABLE
     if not await partition.find(connection, default, table[1]):

@@ -32,7 +32,7 @@ from pipeline.log.shapes import EventColumns
 from pipeline.process import supervised
 from pipeline.wires.walstream import messages
 from pipeline.wires.walstream.session import ClientSession
-from pipeline.wires.walstream.store import CONSUMER, EndedHold, SessionNote, WalstreamStore
+from pipeline.wires.walstream.store import CONSUMER, EndedHold, SessionState, WalstreamStore
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class SessionHub:
         self._cursors, self._feed, self._store = cursors, feed, store
         self._reader = f"walstream's clients through server {server}"
         self._sessions: set[ClientSession] = set()
-        self._left: list[SessionNote] = []  # ended sessions of this claim, whose end is not stored yet
+        self._left: list[SessionState] = []  # ended sessions of this claim, whose end is not stored yet
         self._coming = 0  # the number of clients that are connected or connecting
         self._writes: list[Callable[[], Awaitable[object]]] = []
         self._changed = asyncio.Event()
@@ -91,12 +91,12 @@ class SessionHub:
                     yield session
                 finally:
                     self._sessions.discard(session)
-                    self._leave(claim, session.note(ended=True))  # while its follower still knows its position
+                    self._leave(claim, session.state(ended=True))  # while its follower still knows its position
         finally:
             if session is None:
                 self._leave(claim, replace(begun, ended=True))
 
-    async def _begin_row(self, peer: str, claim: CursorClaim) -> SessionNote:
+    async def _begin_row(self, peer: str, claim: CursorClaim) -> SessionState:
         """Begin the row of a session. If the client leaves before the row is stored, the row becomes a hold, too."""
         making = asyncio.ensure_future(self._store.begin(claim.session, peer))
         try:
@@ -109,17 +109,17 @@ class SessionHub:
                 self._leave(claim, replace(await making, ended=True))
             raise
 
-    def _leave(self, claim: CursorClaim, note: SessionNote) -> None:
+    def _leave(self, claim: CursorClaim, state: SessionState) -> None:
         if claim is self._claim:  # sessions of an earlier claim become holds without this
-            self._left.append(note)
+            self._left.append(state)
 
     def acknowledge(self, session: ClientSession, lsn: int) -> None:
         """Take an acknowledgement of a client."""
         session.acknowledge(lsn)
         self._changed.set()
 
-    def later(self, write: Callable[[], Awaitable[object]]) -> None:
-        """Call a function that writes to the pipeline database soon, and repeat it until it succeeds."""
+    def schedule_write(self, write: Callable[[], Awaitable[object]]) -> None:
+        """Call soon a function that writes to the pipeline database, and repeat the call until it succeeds."""
         self._writes.append(write)
         self._changed.set()
 
@@ -194,16 +194,17 @@ class SessionHub:
         self._changed.clear()
         if claim.ended.done():
             raise claim.ended.result()
-        await self._store_notes(claim)
+        await self._store_states(claim)
         await self._write()
         if not self._closing:
             await asyncio.sleep(STORE_SECONDS)
 
-    async def _store_notes(self, claim: CursorClaim) -> None:
+    async def _store_states(self, claim: CursorClaim) -> None:
         left = [*self._left]
-        notes = [*left, *(note for each in self._sessions if each.claim is claim for note in each.news())]
-        if notes:
-            claim.position = await self._store.note(claim.session, notes)
+        changed = (each.changed_state() for each in self._sessions if each.claim is claim)
+        states = [*left, *(state for state in changed if state is not None)]
+        if states:
+            claim.position = await self._store.store_states(claim.session, states)
             del self._left[: len(left)]
         if left:
             self._holds.wake()

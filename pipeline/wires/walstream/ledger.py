@@ -38,7 +38,7 @@ class AcknowledgementLedger:
     def sent(self, lsn: int, seq: int, *, begins: bool) -> None:
         """Record that an event is about to be sent. `begins`: it is the first of its transaction."""
         if begins:
-            self.whole()
+            self.end_transaction()
             self._lsns.append(lsn)
             self._ends.append(seq)
             self._counts.append(1)
@@ -50,7 +50,7 @@ class AcknowledgementLedger:
             self._counts[-1] += 1
         self.unacknowledged += 1
 
-    def whole(self) -> None:
+    def end_transaction(self) -> None:
         """Record that the last transaction was sent completely."""
         self._open = False
         self._settle()

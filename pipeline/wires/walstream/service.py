@@ -53,7 +53,7 @@ class PluginService:
         self._database = resources.database
         self._store = WalstreamStore(resources.database, resources.server)
         self._hub = SessionHub(resources.cursors, feed, self._store, resources.server)
-        self._messages = WalstreamMessages(lambda: self._hub.later(self._store.count_shortened))
+        self._messages = WalstreamMessages(lambda: self._hub.schedule_write(self._store.count_shortened))
         self._calls = RunningCalls()
         self._making = supervised.start_task("walstream consumer", self._make_consumer)
 
@@ -102,7 +102,7 @@ class PluginService:
                     session.begin_to_send(event)
                     await context.write(message)  # waits for a slow client
             if batch.is_complete:
-                session.whole()
+                session.end_transaction()
         raise DatabaseUnavailableError("the log cannot be read now; call again")
 
     async def _receive(self, session: ClientSession, requests: AsyncIterator[pb.ClientMessage | None]) -> NoReturn:

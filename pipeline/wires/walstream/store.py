@@ -36,7 +36,7 @@ where not exists (select from pipeline.consumers where name = 'walstream')
 
 
 @dataclass(frozen=True)
-class SessionNote:
+class SessionState:
     """The state of a session. `acknowledged`: the seq up to which it needs nothing; `sent`: the last that it was sent.
 
     `unacknowledged`: the number of events that it was sent and has not acknowledged.
@@ -72,24 +72,24 @@ class WalstreamStore:
         except psycopg.errors.DuplicateObject:  # another process has made it just now
             return False
 
-    async def begin(self, claim: str, peer: str) -> SessionNote:
+    async def begin(self, claim: str, peer: str) -> SessionState:
         """Add a session that begins behind the position. Raises ConsumerChangedError or UnknownConsumerError."""
         async with self._database.transaction() as connection:
             position = await _lock(connection, claim)
             values = {"claim": claim, "server": self._server, "peer": peer, "position": position}
             (row,) = await pool.rows(connection, _BEGIN_SESSION, values)
-        return SessionNote(row["id"], position)
+        return SessionState(row["id"], position)
 
-    async def note(self, claim: str, notes: Sequence[SessionNote]) -> int:
+    async def store_states(self, claim: str, states: Sequence[SessionState]) -> int:
         """Store the state of these sessions, and move the position; return it.
 
         Raises ConsumerChangedError or UnknownConsumerError.
         """
         fields = ("id", "acknowledged", "sent", "unacknowledged", "ended")
-        values = {name: [getattr(each, name) for each in notes] for name in fields}
+        values = {name: [getattr(each, name) for each in states] for name in fields}
         async with self._database.transaction() as connection:
             position = await _lock(connection, claim)
-            await connection.execute(statement(_PACKAGE, "note_sessions"), values)
+            await connection.execute(statement(_PACKAGE, "store_sessions"), values)
             return await _move(connection, claim, position, None)
 
     async def count(self, claim: str | None, hold: float, interval: float) -> tuple[int, list[EndedHold]]:

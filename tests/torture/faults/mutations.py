@@ -29,7 +29,7 @@ RANDOM = ("-m", "tests.torture", "--minutes", "5", "--stop-at-first")
 CHOICES = "tests/unit/log/staging/test_choose_path.py"
 STAGING_SQL, SHUFFLE_SQL = "pipeline/log/writing/sql", "pipeline/log/shuffling/sql"
 FRONTIER = "pipeline/log/staging/frontier/sql"
-LOOK, AGREES = f"{FRONTIER}/look.sql", "tests/integration/log/staging/test_frontier.py"
+STATE, AGREES = f"{FRONTIER}/staging_state.sql", "tests/integration/log/staging/test_frontier.py"
 SNAPSHOT = "pipeline/snapshots"
 RACES = "tests/integration/snapshots/test_races.py"
 JOINING = "tests/integration/snapshots/test_joining.py"
@@ -161,7 +161,7 @@ MUTATIONS = (
     Mutation(
         "order by commit_lsn alone",
         # Segments of one transaction then come in any order; this is one that Postgres may choose.
-        (Edit(LOOK, "s.first_lsn, s.first_ordinal\n", "s.first_lsn, s.first_ordinal desc\n"),),
+        (Edit(STATE, "s.first_lsn, s.first_ordinal\n", "s.first_lsn, s.first_ordinal desc\n"),),
         (points.SECOND_INSERT, points.AHEAD),
     ),
     Mutation(
@@ -210,11 +210,11 @@ MUTATIONS = (
         # What another worker has staged is moved when it is there, whether all before it is or not.
         (
             Edit(
-                LOOK,
+                STATE,
                 "    and s.worker in (select worker from reached)\norder by s.first_lsn, s.first_ordinal\n",
                 "order by s.id\n",
             ),
-            Edit(LOOK, "from pipeline.reached_workers", "from pipeline.replication_progress"),
+            Edit(STATE, "from pipeline.reached_workers", "from pipeline.replication_progress"),
         ),
         (),
         ("--catchup",),
@@ -403,13 +403,13 @@ MUTATIONS = (
     ),
     Mutation(
         "the shuffler does not see tables that wait",
-        (Edit(LOOK, "a.source_id = %(source)s and a.state = 'waiting'", "a.source_id = %(source)s and a.state = ''"),),
+        (Edit(STATE, "a.source_id = %(source)s and a.state = 'waiting'", "a.source_id = %(source)s and a.state = ''"),),
         (),
         test=AGREES,
     ),
     Mutation(
         "the shuffler waits for ranges of another epoch",
-        (Edit(LOOK, " and r.epoch = w.epoch", ""),),
+        (Edit(STATE, " and r.epoch = w.epoch", ""),),
         (),
         test=AGREES,
     ),
@@ -594,7 +594,7 @@ MUTATIONS = (
         "a batch is written at once while a table waits",
         (
             Edit(
-                f"{FRONTIER}/look_at_head.sql",
+                f"{FRONTIER}/log_end.sql",
                 "select from pipeline.adopted_tables a where a.source_id = s.source_id and a.state = 'waiting'",
                 "select where false",
             ),

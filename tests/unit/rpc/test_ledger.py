@@ -63,7 +63,7 @@ def test_it_settles_what_the_model_does(steps: list[tuple[object, ...]]) -> None
                 model.events.append((transaction, lsn, seq))
                 model.whole = False
             case ("whole",):
-                tested.whole()
+                tested.end_transaction()
                 model.whole = True
             case ("ack", int(which)):
                 tested.acknowledge(which)
@@ -81,7 +81,7 @@ def test_an_acknowledgement_is_of_the_next_event_with_its_lsn() -> None:
     for seq in (1, 2, 3):
         found.sent(500, seq, begins=seq == 1)
     found.sent(600, 4, begins=True)
-    found.whole()
+    found.end_transaction()
     assert [found.acknowledge(500), found.settled] == [True, 0]
     assert [found.acknowledge(600), found.settled, found.owes] == [True, 4, False]
     assert [found.acknowledge(600), found.acknowledge(500), found.acknowledge(2**64 - 1)] == [False] * 3
@@ -93,7 +93,7 @@ def test_a_transaction_that_is_still_being_sent_is_not_settled() -> None:
     found.acknowledge(500)
     assert (found.settled, found.owes) == (0, True)
     found.sent(500, 2, begins=False)
-    found.whole()
+    found.end_transaction()
     assert (found.settled, found.unacknowledged) == (0, 1)
     found.acknowledge(500)
     assert (found.settled, found.owes) == (2, False)
@@ -104,7 +104,7 @@ def test_one_that_never_acknowledges_costs_little(monkeypatch: pytest.MonkeyPatc
     found = AcknowledgementLedger(0)
     for seq in range(1, 1_001):
         found.sent(seq, seq, begins=True)
-    found.whole()
+    found.end_transaction()
     assert len(found._lsns) <= 101
     assert (found.settled, found.unacknowledged, found.owes) == (0, 1_000, True)
     assert not found.acknowledge(1), "forgotten: it comes again"

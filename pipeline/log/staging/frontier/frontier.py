@@ -2,8 +2,8 @@
 
 | statement | asked by | property of the model |
 |---|---|---|
-| `look` | the shuffler, for each step | `complete`, `next_range`, `next_adopted`, `segments_to_move` |
-| `look_at_head` | the direct path, before it writes | `has_staged` |
+| `staging_state` | the shuffler, for each step | `complete`, `next_range`, `next_adopted`, `segments_to_move` |
+| `log_end` | the direct path, before it writes | `has_staged` |
 | `begin_at_head` | the direct path, in its transaction | `lets_direct_write` |
 | `is_drained` | the partitioned path, while it waits | `is_drained` |
 | `begin_run` | the partitioned path, in its transaction | `lets_run_begin` |

@@ -210,7 +210,7 @@ def log(cluster: Cluster) -> Iterator[Log]:
 def agrees(log: Log, state: Frontier) -> None:
     with log.connection.transaction(force_rollback=True):
         log.make(state)
-        looked = log.ask("look")
+        looked = log.ask("staging_state")
         assert {(row["epoch"], row["watermark"], row["complete"]) for row in looked} == {
             (state.epoch, state.watermark, state.complete)
         }
@@ -220,7 +220,7 @@ def agrees(log: Log, state: Frontier) -> None:
         waiting = [(each.first_lsn, each.last_lsn) for each in state.segments_to_move if each.first_lsn is not None]
         assert sorted(found) == sorted(waiting)
         same_epoch = state.workers[0].epoch == state.epoch
-        assert [row["has_staged"] for row in log.ask("look_at_head")] == ([state.has_staged] if same_epoch else [])
+        assert [row["has_staged"] for row in log.ask("log_end")] == ([state.has_staged] if same_epoch else [])
         assert log.writes_directly(state.watermark, state.epoch) == state.lets_direct_write(state.watermark)
         assert not log.writes_directly(state.watermark + 1, state.epoch)
         (drained,) = log.ask("is_drained")

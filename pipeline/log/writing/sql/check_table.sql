@@ -1,5 +1,5 @@
--- Check whether rows can be copied into an events table, by its rules, triggers, row security and columns. For a partitioned
--- table Postgres never resets relhasrules and relhastriggers, so this looks for rules and triggers themselves.
+-- Check if its rules, triggers, row security and columns allow to copy rows into an events table. For a partitioned table,
+-- Postgres never resets relhasrules and relhastriggers, so this checks for rules and triggers themselves.
 select t.oid::bigint, coalesce(pg_sequence_last_value(%(sequence)s::regclass), 0),
     not t.relrowsecurity
     and not (t.relhasrules and exists (select from pg_rewrite w where w.ev_class = t.oid))

@@ -1,4 +1,4 @@
--- Read the end of the log, and whether something staged is not in it; no row before the first shuffler has run.
+-- Read the end of the log, and if anything staged is not in it yet; no row before the first shuffler has run.
 select s.epoch, s.commit_lsn, r.id, r.events_table, r.routes = '[]'::jsonb as is_one_table,
     exists (
         select from pipeline.segments g
