@@ -17,7 +17,7 @@ create table pipeline.installed_functions (
     installed_at timestamptz not null default now()
 );
 comment on table pipeline.installed_functions is
-    'Of which version the SQL functions are, and the digest of their texts. No row: they are of before this table.';
+    'The version of the SQL functions, and the digest of their texts. No row: they are older than this table.';
 """
 
 

@@ -25,15 +25,16 @@ create table pipeline.captured_tables (
 );
 create unique index captured_tables_open on pipeline.captured_tables (source_id, table_oid) where left_at is null;
 comment on table pipeline.captured_tables is
-    'From when to when a table was in a publication: changes in between two such times are not in the log.';
-comment on column pipeline.captured_tables.epoch is 'Epoch of joined_lsn.';
-comment on column pipeline.captured_tables.joined_lsn is 'Changes that are written from here on are captured.';
+    'The times during which a table was in a publication. Changes between two such times are not in the log.';
+comment on column pipeline.captured_tables.epoch is 'The epoch of joined_lsn.';
+comment on column pipeline.captured_tables.joined_lsn is 'Changes from this LSN on are captured.';
 comment on column pipeline.captured_tables.was_empty is
-    'Whether it had no rows when it joined; null where that could not be read. Rows from before are not in the log.';
-comment on column pipeline.captured_tables.left_lsn is 'Changes after it are not captured; null while it is.';
+    'True if the table had no rows when it joined; null: unknown. Rows that it had are not in the log.';
+comment on column pipeline.captured_tables.left_lsn is
+    'Changes after this LSN are not captured; null: the table is still in a publication.';
 alter table pipeline.sources add column unmatched text;
 comment on column pipeline.sources.unmatched is
-    'Why nothing can be captured: PIPELINE_TABLES matches none of the tables that there are. Null: it matches some.';
+    'Why nothing can be captured: PIPELINE_TABLES matches no existing table. Null: it matches some.';
 """
 
 

@@ -15,7 +15,8 @@ create table pipeline.identity (
     id uuid not null default gen_random_uuid()
 );
 comment on table pipeline.identity is
-    'The id of this pipeline database: the slot that it reads carries it as a mark, in the comment of a publication.';
+    'The id of this pipeline database. The comment of a publication at the source names it, so that the slot belongs'
+    ' to this database.';
 insert into pipeline.identity default values;
 """
 

@@ -13,7 +13,7 @@ additive = True
 FOLDED = """
 alter table pipeline.lakes add column folded_upto bigint;
 comment on column pipeline.lakes.folded_upto is
-    'The current states hold every change up to this seq; null: not known, so the next run looks.';
+    'The current states have every change up to this seq; null: unknown, so the next run finds out.';
 create index exports_unfinished_idx on pipeline.exports (lake_id, id) where state in ('writing', 'publishing');
 create index export_runs_running_idx on pipeline.export_runs (id) where state = 'running';
 """

@@ -13,8 +13,9 @@ additive = True
 SNAPSHOTS = """
 alter table pipeline.sources add column reads_tables boolean, add column reads_from timestamptz;
 comment on column pipeline.sources.reads_tables is
-    'Whether tables that join are read. False: not those that the next look finds; then it is true.';
-comment on column pipeline.sources.reads_from is 'Tables that joined after it are read, also by that next look.';
+    'True if tables that join are read. False: those that the next check finds are not read; then it becomes true.';
+comment on column pipeline.sources.reads_from is
+    'Tables that joined after this time are read, even if that next check finds them.';
 update pipeline.sources set reads_tables = false, reads_from = now();
 
 create table pipeline.backfills (
@@ -51,21 +52,22 @@ create unique index backfills_open_idx on pipeline.backfills (source_id, table_o
     where state in ('waiting', 'reading', 'paused');
 create index backfills_table_idx on pipeline.backfills (source_id, table_oid, id);
 comment on table pipeline.backfills is
-    'Every reading of the rows of a table: when it joined, or because somebody asked.';
-comment on column pipeline.backfills.table_oid is 'The table; of partitions their root.';
-comment on column pipeline.backfills.condition is 'Only rows for which this holds; null: all.';
+    'Readings of the rows of a table: because it joined a publication, or because a user requested it.';
+comment on column pipeline.backfills.table_oid is 'The table; for partitions, their root.';
+comment on column pipeline.backfills.condition is 'SQL that is true for the rows to read; null: all rows.';
 comment on column pipeline.backfills.reason is 'What it waits for, or why it has failed.';
 comment on column pipeline.backfills.after_xid is
-    'It reads once every transaction with a smaller xid has ended: it may have written before the table joined.';
-comment on column pipeline.backfills.after_lsn is 'Where the source wrote when after_xid was taken.';
+    'The reading begins once all transactions with a smaller xid have ended, because these may have written before'
+    ' the table joined.';
+comment on column pipeline.backfills.after_lsn is 'The end of the source''s WAL when after_xid was read.';
 comment on column pipeline.backfills.since_seqs is
-    'By events table, the last seq before after_xid was taken: transactions from that xid on come after it.';
+    'By events table, the last seq before after_xid was read: transactions from that xid on have later seqs.';
 comment on column pipeline.backfills.files is
-    'pg_relation_filenode of each relation that was planned, by oid: in another file rows are elsewhere.';
+    'pg_relation_filenode of each planned relation, by oid: in another file, rows are in other blocks.';
 comment on column pipeline.backfills.by_key is
-    'Whether rows have keys that identify them; without, the table is read as one range.';
+    'True if keys identify the rows; if false, the table is read as one range.';
 comment on column pipeline.backfills.rows_added is
-    'Rows that became events; the log had something newer of the others.';
+    'The number of rows that became events; for the other rows, the log had a newer event.';
 comment on column pipeline.backfills.last_seq is 'Seq of its last event in events_table.';
 
 create table pipeline.snapshot_ranges (
@@ -106,24 +108,29 @@ create unique index snapshot_ranges_token_idx on pipeline.snapshot_ranges (token
 create index snapshot_ranges_placed_idx on pipeline.snapshot_ranges (source_id, commit_lsn) where state = 'placed';
 create index snapshot_ranges_backfill_idx on pipeline.snapshot_ranges (backfill_id, state);
 comment on table pipeline.snapshot_ranges is
-    'Parts of tables that are still to be read, or whose rows are staged and have not all become events.';
+    'Parts of tables that must still be read, or whose rows are staged and have not all become events.';
 comment on column pipeline.snapshot_ranges.file is
-    'pg_relation_filenode when it was planned: another one has other blocks.';
+    'pg_relation_filenode when the range was planned: another file has other blocks.';
 comment on column pipeline.snapshot_ranges.keys is
-    'Only rows with these keys, a JSON array of arrays of texts; null: blocks.';
+    'Only rows with these keys, a JSON array of arrays of texts; null: a range of blocks.';
 comment on column pipeline.snapshot_ranges.state is
-    'held: not to be read now. staged: its rows are durable. placed: its marker has come, which is its place.';
+    'held: not read now. staged: its rows are durable. placed: its marker has arrived, which gives it its place in'
+    ' the log.';
 comment on column pipeline.snapshot_ranges.token is
-    'Of the marker, a logical message of the transaction that reads it.';
-comment on column pipeline.snapshot_ranges.snapshot is 'What was visible to the transaction that read it.';
+    'Identifies the marker, a logical message of the transaction that reads the range.';
+comment on column pipeline.snapshot_ranges.snapshot is 'The snapshot of the transaction that read the range.';
 comment on column pipeline.snapshot_ranges.since_seqs is
-    'By events table: what was not visible to snapshot, and commits before the marker, comes after this seq.';
-comment on column pipeline.snapshot_ranges.marker_xid is 'Of the transaction that reads it: whether it has committed.';
-comment on column pipeline.snapshot_ranges.version is 'The table as it was when it was read, with its fingerprint.';
-comment on column pipeline.snapshot_ranges.by_key is 'Whether its rows have keys that identify them.';
-comment on column pipeline.snapshot_ranges.left_out is 'Of a range of keys: those that the log had something newer of.';
+    'By events table: transactions that are not visible in snapshot, and commit before the marker, come after this'
+    ' seq.';
+comment on column pipeline.snapshot_ranges.marker_xid is
+    'The transaction that reads the range; the server asks the source if it has committed.';
+comment on column pipeline.snapshot_ranges.version is
+    'The version of the table when the range was read, with its fingerprint.';
+comment on column pipeline.snapshot_ranges.by_key is 'True if keys identify its rows.';
+comment on column pipeline.snapshot_ranges.left_out is
+    'For a range of keys: the keys for which the log had a newer event.';
 comment on column pipeline.snapshot_ranges.seen_lsn is
-    'The marker had committed before it: a worker that has staged up to here must have placed it.';
+    'The marker committed before this LSN: a worker that has staged up to here must have placed the range.';
 
 create table pipeline.snapshot_tables (
     source_id uuid not null references pipeline.sources (id),
@@ -143,16 +150,15 @@ create table pipeline.snapshot_tables (
     primary key (source_id, table_oid)
 );
 comment on table pipeline.snapshot_tables is
-    'Every table that is or was captured, and from which seq on the log has it whole.';
-comment on column pipeline.snapshot_tables.joined is
-    'Id in captured_tables of when it last joined; null where that is not recorded.';
-comment on column pipeline.snapshot_tables.keyed is 'Whether updates and deletes are captured.';
-comment on column pipeline.snapshot_tables.backfill_id is 'The backfill that reads it whole.';
+    'Every table that is or was captured, and the seq from which on the log has it completely.';
+comment on column pipeline.snapshot_tables.joined is 'The id in captured_tables of when it last joined; null: unknown.';
+comment on column pipeline.snapshot_tables.keyed is 'True if updates and deletes are captured.';
+comment on column pipeline.snapshot_tables.backfill_id is 'The backfill that reads the complete table.';
 comment on column pipeline.snapshot_tables.reason is 'Why it is not read.';
 comment on column pipeline.snapshot_tables.since_seqs is
     'By events table: after this seq its changes are in the log without a gap.';
 comment on column pipeline.snapshot_tables.complete_seq is
-    'From here on, folding the log gives the whole table; null: not yet.';
+    'From this seq on, folding the log gives the complete table; null: not yet.';
 """
 
 

@@ -15,52 +15,56 @@ alter table pipeline.backfills drop constraint backfills_kind_check,
     add constraint backfills_kind_check check (kind in ('initial', 'asked', 'differences')),
     add column gap_after bigint, add column gap_until bigint, add column told_seqs jsonb, add column floor_seqs jsonb;
 comment on column pipeline.backfills.kind is
-    'initial: its table has joined. asked: somebody asked. differences: only what differs from the log is appended.';
+    'initial: the table joined a publication. asked: a user requested it. differences: only rows that differ from'
+    ' the log are appended.';
 comment on column pipeline.backfills.gap_after is
-    'The log lacks changes that were made between here and gap_until, of the source''s WAL; null: no gap is known.';
+    'The log lacks changes that the source made between this LSN and gap_until; null: no gap is known.';
 comment on column pipeline.backfills.told_seqs is
-    'See snapshot_tables, as it was when this began; null: the log did not say which rows the table had.';
+    'The value of snapshot_tables when this began; null: the log did not say which rows the table had.';
 comment on column pipeline.backfills.floor_seqs is
-    'By events table, up to which seq retention had dropped events when the comparison was planned.';
+    'By events table, the seq up to which retention had dropped events when the comparison was planned.';
 
 alter table pipeline.snapshot_ranges
     add column compares boolean not null default false, add column differences jsonb, add column departed jsonb;
 comment on column pipeline.snapshot_ranges.compares is
-    'Nothing is read: the table is compared with the log, and ranges of keys that may differ are planned.';
+    'True if no rows are read: the table is compared with the log, and ranges of keys that may differ are planned.';
 comment on column pipeline.snapshot_ranges.differences is
-    'Of its rows only those become events that the log does not have so: metadata of those events, told_seqs of the'
-    ' backfill, and void_epoch and void_lsn of its table; null: all rows do.';
+    'Set if only rows that differ from the log become events: metadata of those events, told_seqs of the backfill,'
+    ' and void_epoch and void_lsn of its table. Null: all rows become events.';
 comment on column pipeline.snapshot_ranges.departed is
-    'Where rows have left the keys of this range by an update that is in the log up to these seqs, by events table.';
+    'Where rows have gone that left the keys of this range by updates; these are in the log up to these seqs, by'
+    ' events table.';
 
 alter table pipeline.snapshot_tables
     add column told_seqs jsonb, add column reread text, add column settled_lsn bigint, add column since_lsn bigint,
     add column key text, add column members bigint[], add column void_epoch integer, add column void_lsn bigint;
 update pipeline.snapshot_tables set told_seqs = since_seqs where complete_seq is not null;
 comment on column pipeline.snapshot_tables.told_seqs is
-    'By events table: after this seq the log has all rows that the table ever had, but for what happened in gaps; null:'
-    ' it never had all.';
+    'By events table: after this seq the log has all rows that the table ever had, except changes in gaps. Null: it'
+    ' never had all of them.';
 comment on column pipeline.snapshot_tables.reread is
-    'Kind of the backfill that is to be started once none of the table is under way.';
+    'The kind of the backfill that starts once no other backfill of the table runs.';
 comment on column pipeline.snapshot_tables.settled_lsn is
-    'Rows that this epoch has no event of were at this LSN of the source as the epochs before have them'
-    '; null: not known.';
+    'At this LSN of the source, rows without an event in this epoch were as the earlier epochs have them; null:'
+    ' unknown.';
 
 comment on column pipeline.snapshot_tables.since_lsn is
-    'Where the source wrote when it joined, or got this key: a truncate before it does not make it whole.';
+    'The end of the source''s WAL when the table joined, or got this key: an earlier truncate does not make the log'
+    ' complete.';
 comment on column pipeline.snapshot_tables.key is
-    'Numbers of the columns by which its rows are known, of each kind of partition; null: not known.';
+    'Numbers of the columns that identify its rows, for each kind of partition; null: unknown.';
 comment on column pipeline.snapshot_tables.members is
-    'Memberships of it in publications of its updates: another says that some were not captured; null: not known.';
+    'The catalog rows by which publications publish its updates: if they change, some updates were not captured.'
+    ' Null: unknown.';
 comment on column pipeline.snapshot_tables.void_lsn is
-    'Up to here, in void_epoch, events know its rows by another key, or by none; null: none does.';
+    'Up to this LSN, in void_epoch, events identify its rows by another key, or by none; null: no event does.';
 alter table pipeline.captured_tables add column root_oid bigint;
 comment on column pipeline.captured_tables.root_oid is
-    'The table that had its rows when it joined: itself, or what it was a partition of; null: not known.';
+    'The root of its partitions when it joined, or the table itself; null: unknown.';
 
 alter table pipeline.sources add column rereads_epoch integer;
 comment on column pipeline.sources.rereads_epoch is
-    'The tables that are captured when this epoch begins are compared with the log; null: they are, or need not be.';
+    'The epoch at whose beginning the captured tables must be compared with the log; null: done, or not needed.';
 """
 
 

@@ -27,10 +27,11 @@ create table pipeline.verifications (
     tables jsonb not null
 );
 create index verifications_source_idx on pipeline.verifications (source_id, id);
-comment on table pipeline.verifications is 'Comparisons of the log''s content with the source: the newest ones.';
-comment on column pipeline.verifications.share is 'Of each table only so many of its rows were compared; 1: all.';
+comment on table pipeline.verifications is 'The newest comparisons of the log''s content with the source.';
+comment on column pipeline.verifications.share is 'The share of each table''s rows that was compared; 1: all.';
 comment on column pipeline.verifications.differing is 'Rows that differ between the source and the log.';
-comment on column pipeline.verifications.unknown is 'Rows of which the log cannot say everything.';
+comment on column pipeline.verifications.unknown is
+    'Rows that could not be compared completely, because the log lacks values of them.';
 comment on column pipeline.verifications.verified_through is
     'Everything that committed before this LSN of the source was compared; null: nothing was.';
 comment on column pipeline.verifications.tables is 'For each table its name, state, reason, and numbers; no values.';

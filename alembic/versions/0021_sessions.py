@@ -32,16 +32,18 @@ create table pipeline.sessions (
 create unique index sessions_live_idx on pipeline.sessions (slot) where state <> 'ended';
 create index sessions_kept_idx on pipeline.sessions (source_id, id) where dropped_at is null;
 comment on table pipeline.sessions is
-    'Slots that clients of another system''s wire made and stream by themselves; of ended ones the newest hundred.';
-comment on column pipeline.sessions.wire is 'Which wire''s clients use it, a name in PIPELINE_WIRES.';
+    'Slots that clients of another system''s wire created and stream. Of the sessions that have ended, the newest'
+    ' hundred are kept.';
+comment on column pipeline.sessions.wire is 'The wire whose clients use it, a name in PIPELINE_WIRES.';
 comment on column pipeline.sessions.state is
     'making: its slot may exist or not. ready: it can be streamed. ended: its slot is dropped, or is about to be.';
 comment on column pipeline.sessions.made_after is
-    'An LSN that the source had written before the slot was made: a slot confirmed before it is somebody else''s.';
+    'An LSN that the source had written before the slot was created: a slot that is confirmed before this LSN is not'
+    ' this one.';
 comment on column pipeline.sessions.position is
     'Everything before this LSN is acknowledged. Stored before it is confirmed to the source.';
 comment on column pipeline.sessions.used_at is 'When a stream or a snapshot request last used it.';
-comment on column pipeline.sessions.reader is 'The client that streams it, and through which server; null: nobody.';
+comment on column pipeline.sessions.reader is 'The client that streams it, and through which server; null: none.';
 comment on column pipeline.sessions.reason is 'Why it ended.';
 comment on column pipeline.sessions.dropped_at is
     'When its slot was dropped, or found not to exist; null: it may exist.';

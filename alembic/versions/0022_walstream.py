@@ -22,19 +22,21 @@ create table pipeline.walstream_sessions (
     ended_at timestamptz
 );
 comment on table pipeline.walstream_sessions is
-    'Sessions of walstream''s clients; one that has ended stays while it holds the position of consumer walstream.';
+    'Sessions of walstream''s clients, and holds: a session that has ended holds the position of the consumer for 60'
+    ' s.';
 comment on column pipeline.walstream_sessions.claim is 'reader_session of consumer walstream when it began.';
 comment on column pipeline.walstream_sessions.sent_seq is 'The last event that it was sent, some seconds ago.';
 comment on column pipeline.walstream_sessions.unacknowledged is
     'Events that it was sent and has not acknowledged, some seconds ago.';
-comment on column pipeline.walstream_sessions.ended_at is 'When it ended and still owed something; null: it is there.';
+comment on column pipeline.walstream_sessions.ended_at is
+    'When it ended, and became a hold; null: its client is connected.';
 create table pipeline.wire_counters (
     wire text not null,
     name text not null,
     count bigint not null,
     primary key (wire, name)
 );
-comment on table pipeline.wire_counters is 'What has happened on the wires of other systems'' clients, in all.';
+comment on table pipeline.wire_counters is 'Counters of what has happened on the wires of other systems'' clients.';
 """
 
 

@@ -39,20 +39,21 @@ create table pipeline.followers (
 create unique index followers_password_idx on pipeline.followers
     (upper(regexp_replace(name, '[^A-Za-z0-9]', '_', 'g')));
 comment on table pipeline.followers is
-    'Databases that are kept equal to the source from the log, and how far each is.';
-comment on column pipeline.followers.dsn is 'How it is reached, without any password.';
-comment on column pipeline.followers.tables is 'Patterns of the tables that it has; empty: all that are captured.';
+    'Databases that the server keeps equal to the source by applying the log, and how far each is.';
+comment on column pipeline.followers.dsn is 'Its connection string, without any password.';
+comment on column pipeline.followers.tables is 'Patterns of its tables; empty: all that are captured.';
 comment on column pipeline.followers.copy is
-    'How it begins: read from the source, from the log''s first event, or taken as equal.';
-comment on column pipeline.followers.truncates is 'Whether tables with rows are emptied before they are copied.';
-comment on column pipeline.followers.system_identifier is 'Of its cluster when it was added.';
-comment on column pipeline.followers.wanted is 'What people ask for; state is what its applier does.';
+    'The origin of its first rows. source: copied from the source. log: written from the first event of the log on.'
+    ' none: it has them already.';
+comment on column pipeline.followers.truncates is 'True if tables with rows are emptied before they are copied.';
+comment on column pipeline.followers.system_identifier is 'The system identifier of its cluster when it was added.';
+comment on column pipeline.followers.wanted is 'What a user asked for; state is what its applier does.';
 comment on column pipeline.followers.made_seq is 'The newest seq when it was added.';
 comment on column pipeline.followers.seq is
-    'Everything up to it is applied, as its applier last reported; it needs every event after it.';
-comment on column pipeline.followers.reason is 'Why it is in its state.';
-comment on column pipeline.followers.remedy is 'What to do about that.';
-comment on index pipeline.followers_password_idx is 'No two have one password variable.';
+    'The seq up to which the log is applied, as its applier last reported. The follower needs every later event.';
+comment on column pipeline.followers.reason is 'Why it is in this state.';
+comment on column pipeline.followers.remedy is 'What a user can do about the reason.';
+comment on index pipeline.followers_password_idx is 'No two followers may have the same password variable.';
 
 create table pipeline.follower_tables (
     follower_id bigint not null references pipeline.followers (id) on delete cascade,
@@ -65,8 +66,8 @@ create table pipeline.follower_tables (
     remedy text,
     primary key (follower_id, table_oid)
 );
-comment on table pipeline.follower_tables is 'The tables of each follower, and what is the matter with one.';
-comment on column pipeline.follower_tables.table_oid is 'The table at the source; of partitions their root.';
+comment on table pipeline.follower_tables is 'The tables of each follower, with their states and the reasons.';
+comment on column pipeline.follower_tables.table_oid is 'The table at the source; for partitions, their root.';
 """
 
 

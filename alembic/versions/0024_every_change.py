@@ -13,7 +13,7 @@ additive = True
 EVERY_CHANGE = """
 alter table pipeline.consumers add column collapse boolean default true;
 comment on column pipeline.consumers.collapse is
-    'records: an item is a row with its last change; false: each event is an item. It stays as it was created.';
+    'records: true if an item is a row with its last change, false if each event is an item. It never changes.';
 create function pipeline.keep_collapse() returns trigger language plpgsql set search_path = ''
 as $$
 begin
@@ -25,7 +25,7 @@ revoke execute on function pipeline.keep_collapse from public;
 create trigger consumers_keep_collapse before update of collapse on pipeline.consumers
     for each row when (old.collapse is distinct from new.collapse) execute function pipeline.keep_collapse();
 comment on column pipeline.consumer_progress.consumer_id is
-    'Negative if the consumer does not collapse: servers of earlier versions skip it, since they would collapse it.';
+    'The value of pipeline.progress_id, so that servers of earlier versions find only consumers that they can serve.';
 
 -- Its values are those that the functions write; a longer list would be a new demand on servers of versions before.
 alter table public.consumer_records drop constraint consumer_records_state_check,
@@ -33,17 +33,19 @@ alter table public.consumer_records drop constraint consumer_records_state_check
 comment on column public.consumer_records.unkeyed is
     'seq if each event is a separate item, else 0; negative in a dead letter, behind which no item waits.';
 comment on column public.consumer_records.state is
-    'available, blocked (an earlier item of its row or group is there), delivered, pending_redelivery or dead.';
+    'available, blocked (behind an earlier item of its row or group), delivered, pending_redelivery or dead.';
 comment on column public.consumer_records.left_pk is
-    'If each event is an item: the key that the row has left by it. It waits behind the items of that key, too.';
+    'If each event is an item: the previous key of the row, if the event changed it. The item waits behind items of'
+    ' that key, too.';
 comment on column public.consumer_records.is_alone is
-    'If each event is an item: true if it belongs to no row, and waits behind none; null: its consumer collapses.';
+    'If each event is an item: true if the event belongs to no row, so the item waits behind no other. Null: the'
+    ' consumer collapses.';
 create index consumer_records_blocked_idx on public.consumer_records (consumer_id, queued_seq) where state = 'blocked';
 create index consumer_records_left_idx on public.consumer_records (consumer_id, source_table_oid, left_pk, unkeyed)
     where left_pk is not null;
 comment on table pipeline.consumer_touches is
-    'Changes and items that the shuffler could not settle, since an open transaction of a client holds an item: changes'
-    ' that wait, and items that may have another one before them; checked again until it has ended.';
+    'Changes and items that wait because an open transaction of a client has locked an item. The shuffler checks'
+    ' them again until it ends.';
 """
 COLLAPSED = """
 do $$
@@ -73,7 +75,8 @@ comment on column public.consumer_records.unkeyed is 'seq if each event is a sep
 comment on column public.consumer_records.state is null;
 comment on column pipeline.consumer_progress.consumer_id is null;
 comment on table pipeline.consumer_touches is
-    'Changes of items that an open transaction of a client holds; merged when it ends, so that no session waits.';
+    'Changes and items that wait because an open transaction of a client has locked an item. The shuffler checks'
+    ' them again until it ends.';
 """
 
 

@@ -21,7 +21,7 @@ create table pipeline.export_schemas (
 );
 create index export_schemas_newest_idx on pipeline.export_schemas (lake_id, dataset, version, id);
 comment on table pipeline.export_schemas is
-    'Columns and key of the files of a dataset and schema version: a newer row has more columns, or wider ones.';
+    'Columns and key of the files of a dataset and schema version: a newer row has more columns, or wider types.';
 
 create table pipeline.export_files (
     id bigint generated always as identity primary key,
@@ -52,11 +52,14 @@ create index export_files_open_idx on pipeline.export_files (lake_id, dataset) w
 comment on table pipeline.export_files is
     'Files of changes. They are in the lake when their export is committed.';
 comment on column pipeline.export_files.table_oid is
-    'The table that all its changes are of; null where a version before has written it: of all that had that name.';
+    'The table of all its changes; null: an earlier version wrote the file, with the changes of all tables of that'
+    ' name.';
 comment on column pipeline.export_files.first_lsn is
-    'The least commit_lsn in it, with the least commit_idx; last_lsn the greatest: which versions of the table it has.';
-comment on column pipeline.export_files.staged is 'Where it was before its export was published.';
-comment on column pipeline.export_files.part is 'The full part of the manifest that lists it; null: the newest does.';
+    'The lowest commit_lsn in the file, with the lowest commit_idx; last_lsn has the highest. They tell which'
+    ' versions of the table the file has.';
+comment on column pipeline.export_files.staged is 'The path of the file before its export was published.';
+comment on column pipeline.export_files.part is
+    'The full part of the manifest that lists the file; null: the newest part lists it.';
 
 create table pipeline.export_datasets (
     lake_id uuid not null references pipeline.lakes (id),
@@ -66,7 +69,7 @@ create table pipeline.export_datasets (
     primary key (lake_id, dataset)
 );
 comment on table pipeline.export_datasets is
-    'What the head of a lake''s manifest says of each dataset: its newest part, and the parts that are full.';
+    'The head of a lake''s manifest: the newest part of each dataset, and the parts that are full.';
 
 create table pipeline.export_tables (
     id bigint generated always as identity primary key,
@@ -80,10 +83,10 @@ create table pipeline.export_tables (
 );
 create index export_tables_dataset_idx on pipeline.export_tables (lake_id, dataset);
 comment on table pipeline.export_tables is
-    'Tables with a current state, whatever they are called: the oid that each had in the first epoch that knows it.';
+    'Tables with a current state, by the oid that each had in the first epoch that knows it, even if they are renamed.';
 comment on column pipeline.export_tables.dataset is
-    'Under which name it is in `current`; null: under none, since it is called otherwise now, or another is called so.';
-comment on column pipeline.export_tables.shows is 'The seq that `latest` is known to be set to; null: it is to be set.';
+    'The name of the table in `current`; null: it has none, because it was renamed, or another table has that name.';
+comment on column pipeline.export_tables.shows is 'The seq to which `latest` is known to be set; null: it must be set.';
 
 create table pipeline.export_replaced (
     id bigint generated always as identity primary key,
@@ -93,22 +96,23 @@ create table pipeline.export_replaced (
 );
 create index export_replaced_idx on pipeline.export_replaced (lake_id, replaced_at);
 comment on table pipeline.export_replaced is
-    'Files that something newer has replaced: they stay for a while, since somebody may still read them.';
+    'Files that newer ones have replaced. They stay for a while, because a reader may still read them.';
 
 alter table pipeline.export_states add column table_id bigint,
     add column form_id integer, add column superseded_at timestamptz;
-comment on column pipeline.export_states.form_id is 'The row of pipeline.relations whose columns it has.';
-comment on column pipeline.export_states.superseded_at is 'Since when a newer one is there; null: it is the newest.';
+comment on column pipeline.export_states.form_id is
+    'The table version, a row of pipeline.relations, whose columns it has.';
+comment on column pipeline.export_states.superseded_at is 'When a newer version replaced it; null: it is the newest.';
 create index export_states_table_idx on pipeline.export_states (table_id, seq) where state = 'committed';
 create index export_states_superseded_idx on pipeline.export_states (lake_id, superseded_at)
     where superseded_at is not null;
 create index export_states_unfinished_idx on pipeline.export_states (lake_id) where state = 'writing';
 alter table pipeline.exports add column last_committed_at timestamptz;
 comment on column pipeline.exports.last_committed_at is
-    'The latest commit in the range; -infinity: it has none; null: written by a version before.';
+    'The latest commit in the range; -infinity: it has none; null: an earlier version wrote the row.';
 create index exports_unlisted_idx on pipeline.exports (lake_id, id) where files is not null;
-comment on column pipeline.exports.files is 'As a version before has written them; they become rows of export_files.';
-comment on column pipeline.exports.schemas is 'As a version before has written them.';
+comment on column pipeline.exports.files is 'Files that an earlier version wrote; they become rows of export_files.';
+comment on column pipeline.exports.schemas is 'Schemas that an earlier version wrote.';
 
 create index relations_name_idx on pipeline.relations (table_schema, table_name, id);
 """
@@ -137,9 +141,8 @@ alter table pipeline.export_states drop column table_id, drop column form_id, dr
 alter table pipeline.exports drop column last_committed_at;
 drop table pipeline.export_replaced, pipeline.export_tables, pipeline.export_datasets, pipeline.export_files,
     pipeline.export_schemas;
-comment on column pipeline.exports.files is
-    'Path in the lake, dataset, schema version, rows, bytes, sha256, first_seq and last_seq of each file.';
-comment on column pipeline.exports.schemas is 'Columns and types of the schema versions of these files, by dataset.';
+comment on column pipeline.exports.files is 'Files that an earlier version wrote; they become rows of export_files.';
+comment on column pipeline.exports.schemas is 'Schemas that an earlier version wrote.';
 """
 
 

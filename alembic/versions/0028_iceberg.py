@@ -30,7 +30,7 @@ create table pipeline.iceberg_namespace_properties (
     property_value varchar(1000) not null,
     primary key (catalog_name, namespace, property_key)
 );
-comment on table pipeline.iceberg_namespace_properties is 'The namespaces of those catalogs.';
+comment on table pipeline.iceberg_namespace_properties is 'The namespaces of the catalogs in pipeline.iceberg_tables.';
 
 create table pipeline.export_iceberg (
     lake_id uuid primary key,
@@ -43,11 +43,14 @@ create table pipeline.export_iceberg (
     committed_at timestamptz
 );
 comment on table pipeline.export_iceberg is
-    'Lakes with Iceberg tables: up to which seq all of them are; set in the transaction that sets their metadata.';
-comment on column pipeline.export_iceberg.number is 'Of the last commit.';
-comment on column pipeline.export_iceberg.uri is 'A catalog elsewhere; empty: in pipeline.iceberg_tables.';
-comment on column pipeline.export_iceberg.location is 'Where the lake was: the metadata has whole paths.';
-comment on column pipeline.export_iceberg.kept_seq is 'The oldest commit that readers may still read goes up to here.';
+    'Lakes with Iceberg tables, and the seq up to which all of these have the changes; stored in the transaction'
+    ' that sets their metadata.';
+comment on column pipeline.export_iceberg.number is 'The number of the last commit.';
+comment on column pipeline.export_iceberg.uri is
+    'The address of another catalog; empty: the catalog is pipeline.iceberg_tables.';
+comment on column pipeline.export_iceberg.location is
+    'Where the lake was when this was stored: the metadata has absolute paths.';
+comment on column pipeline.export_iceberg.kept_seq is 'The last seq of the oldest commit that readers may still read.';
 
 create table pipeline.export_iceberg_commits (
     lake_id uuid not null,
@@ -72,8 +75,9 @@ create table pipeline.export_iceberg_tables (
 );
 comment on table pipeline.export_iceberg_tables is
     'Iceberg tables: changes of a dataset and schema version, or the current state of a table.';
-comment on column pipeline.export_iceberg_tables.state_id is 'The version of the state whose files it has.';
-comment on column pipeline.export_iceberg_tables.oldest is 'The number of the oldest commit that it has a snapshot of.';
+comment on column pipeline.export_iceberg_tables.state_id is 'The version of the state whose files the table has.';
+comment on column pipeline.export_iceberg_tables.oldest is
+    'The number of the oldest commit of which the table has a snapshot.';
 
 create table pipeline.export_iceberg_written (
     lake_id uuid not null,
@@ -81,7 +85,7 @@ create table pipeline.export_iceberg_written (
     primary key (lake_id, path)
 );
 comment on table pipeline.export_iceberg_written is
-    'Metadata files of a commit that is being made: if it never is, the next run removes them.';
+    'Metadata files of a commit that is being made; if it fails, the next run removes them.';
 """
 DROPPED = """
 drop table pipeline.export_iceberg_written, pipeline.export_iceberg_tables, pipeline.export_iceberg_commits,

@@ -30,22 +30,24 @@ create index export_compactions_unfinished_idx on pipeline.export_compactions (l
     where state in ('writing', 'switched');
 create index export_compactions_newest_idx on pipeline.export_compactions (lake_id, id);
 comment on table pipeline.export_compactions is
-    'Small files that were merged. Switched: the ledger and Iceberg have the new ones, folders of days may lack them.';
-comment on column pipeline.export_compactions.written is 'Paths of the files that are made; null once it is done.';
-comment on column pipeline.export_compactions.replaced is 'Paths of those that they replace; null once it is done.';
+    'Merges of small files. switched: the ledger and Iceberg have the new files; the folders of days may still lack'
+    ' them.';
+comment on column pipeline.export_compactions.written is 'Paths of the new files; null once the merge is complete.';
+comment on column pipeline.export_compactions.replaced is
+    'Paths of the files that the new ones replace; null once the merge is complete.';
 
 alter table pipeline.export_files add column day date, add column merged smallint not null default 0;
 create index export_files_pending_idx on pipeline.export_files (lake_id, day) where day is not null and merged < 2;
 create index export_files_day_idx on pipeline.export_files (lake_id, table_oid, day) where day is not null;
 create index export_files_merged_idx on pipeline.export_files (lake_id, last_seq) where merged > 0;
 comment on column pipeline.export_files.day is
-    'The UTC date of its changes; null where a version before has written it, which is never merged.';
+    'The UTC date of its changes; null: an earlier version wrote the file, which is never merged.';
 comment on column pipeline.export_files.merged is
-    '0: as it was exported; 1: merged while its day went on; 2: it stays, whatever it was made of.';
+    '0: as it was exported. 1: merged before its day had ended. 2: never merged again.';
 
 alter table pipeline.export_datasets add column upto_seq bigint;
 comment on column pipeline.export_datasets.upto_seq is
-    'Up to which seq its newest part lists files; null: up to that by which the part is called.';
+    'The seq up to which its newest part lists files; null: the seq in the name of the part.';
 """
 DROPPED = """
 alter table pipeline.export_datasets drop column upto_seq;

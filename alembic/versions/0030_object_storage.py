@@ -19,8 +19,9 @@ create table pipeline.export_written (
     primary key (lake_id, path)
 );
 comment on table pipeline.export_written is
-    'Objects that a run of the export writes to a bucket: those that nothing lists when it has ended are removed.';
-comment on column pipeline.export_written.state_id is 'The version of a state that it is of; else it is of an export.';
+    'Objects that a run of the export writes to a bucket. After the run, those that nothing lists are removed.';
+comment on column pipeline.export_written.state_id is
+    'The version of a state to which the object belongs; null: it belongs to an export.';
 """
 
 

@@ -23,11 +23,14 @@ create table pipeline.adoptions (
     updated_at timestamptz not null default now()
 );
 comment on table pipeline.adoptions is
-    'Whether a worker writes its backlog as partitions of the events table, and what holds them up.';
-comment on column pipeline.adoptions.run is 'Of runs, which begin when all that is staged is in the log, the last.';
-comment on column pipeline.adoptions.from_seq is 'Nobody else hands out this seq or a later one; null between runs.';
-comment on column pipeline.adoptions.not_before is 'Transactions up to this commit_lsn are staged as others are.';
-comment on column pipeline.adoptions.moved_run is 'Of this run, and of earlier ones, no table is attached any more.';
+    'Workers that write their backlogs as partitions of the events table, and what delays them.';
+comment on column pipeline.adoptions.run is
+    'The number of the last run. A run begins when everything staged is in the log.';
+comment on column pipeline.adoptions.from_seq is 'No other writer uses this seq or a later one; null between runs.';
+comment on column pipeline.adoptions.not_before is
+    'Transactions up to this commit_lsn are staged, so no run contains them.';
+comment on column pipeline.adoptions.moved_run is
+    'The tables of this run, and of earlier ones, no longer become partitions: their rows are moved.';
 
 create table pipeline.adopted_tables (
     id bigint generated always as identity primary key,
@@ -49,8 +52,10 @@ create table pipeline.adopted_tables (
 create index adopted_tables_next_idx on pipeline.adopted_tables (source_id, first_seq);
 comment on table pipeline.adopted_tables is
     'Tables with rows of an events table, in the order of the log, that wait to become partitions of it.';
-comment on column pipeline.adopted_tables.attaches is 'False: it has no indexes, its rows are moved.';
-comment on column pipeline.adopted_tables.ends is 'Whether it ends with a transaction; else the next one does.';
+comment on column pipeline.adopted_tables.attaches is
+    'True if the table becomes a partition; false if its rows are moved, because it has no indexes.';
+comment on column pipeline.adopted_tables.ends is
+    'True if the table ends with a complete transaction; false if its last transaction continues in the next table.';
 create view pipeline.adopting_sources as
 select a.source_id from pipeline.adoptions a
 join pipeline.replication_progress p on p.source_id = a.source_id and p.worker = 0 and p.generation = a.generation
@@ -58,8 +63,8 @@ where a.from_seq is not null
 union
 select t.source_id from pipeline.adopted_tables t where t.state = 'waiting';
 comment on view pipeline.adopting_sources is
-    'Sources whose backlog has got the seqs that come next: others are handed out once all of it is in the log.';
-comment on column pipeline.adopted_tables.relations is 'The table versions that its rows are of.';
+    'Sources whose backlog has reserved the next seqs: other writers get seqs once the backlog is in the log.';
+comment on column pipeline.adopted_tables.relations is 'The table versions of its rows.';
 
 create function pipeline.keep_turn() returns trigger language plpgsql set search_path = '' as $$
 begin
@@ -78,7 +83,7 @@ create trigger shuffle_progress_keep_turn after update of commit_lsn, epoch on p
     execute function pipeline.keep_turn();
 revoke execute on function pipeline.keep_turn from public;
 comment on function pipeline.keep_turn is
-    'The log never passes tables that wait, whichever version moves it: an older one knows of none.';
+    'Stops a server of an older version from moving the log past adopted tables that wait, of which it does not know.';
 """
 
 

@@ -13,9 +13,9 @@ additive = True
 OF_TABLES = """
 alter table pipeline.consumers add column events_table text;
 comment on column pipeline.consumers.events_table is
-    'The events table that it reads, schema.table; null: the default one. It stays as it was created.';
+    'The events table that it reads, as schema.table; null: the default one. It never changes.';
 comment on column pipeline.consumer_progress.consumer_id is
-    'The value of pipeline.progress_id: servers of earlier versions find only those consumers that they can serve.';
+    'The value of pipeline.progress_id, so that servers of earlier versions find only consumers that they can serve.';
 create function pipeline.refuse_unaware_reader() returns trigger language plpgsql set search_path = ''
 as $$
 begin
@@ -61,7 +61,7 @@ drop trigger consumers_refuse_unaware on pipeline.consumers;
 drop function pipeline.refuse_unaware_reader();
 alter table pipeline.consumers drop column events_table;
 comment on column pipeline.consumer_progress.consumer_id is
-    'Negative if the consumer does not collapse: servers of earlier versions skip it, since they would collapse it.';
+    'The value of pipeline.progress_id, so that servers of earlier versions find only consumers that they can serve.';
 """
 
 

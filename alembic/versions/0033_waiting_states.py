@@ -14,7 +14,7 @@ WAITING = """
 alter table pipeline.export_tables add column waits_since timestamptz;
 create index export_tables_waiting_idx on pipeline.export_tables (lake_id, waits_since) where waits_since is not null;
 comment on column pipeline.export_tables.waits_since is
-    'Since when its current state lacks changes, few for its size; null: it waits for none.';
+    'Since when its current state lacks changes that wait because they are few for its size; null: none wait.';
 """
 
 

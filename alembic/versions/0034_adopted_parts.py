@@ -13,7 +13,7 @@ additive = True
 SEQS = """
 alter table pipeline.catchup_parts add column first_seq bigint;
 comment on column pipeline.catchup_parts.first_seq is
-    'What is read of it may become partitions with seqs from here on; null: it is staged, and moved.';
+    'The part may become partitions with seqs from this one on; null: it is staged, and moved.';
 """
 
 

@@ -17,15 +17,17 @@ alter table pipeline.walstream_sessions
     add column counted_at timestamptz,
     add column highest_seq bigint;
 comment on table pipeline.walstream_sessions is
-    'Sessions of walstream''s clients, and holds: each that has ended keeps the position of the consumer for 60 s.';
-comment on column pipeline.walstream_sessions.ended_at is 'When it ended, and became a hold; null: it is there.';
+    'Sessions of walstream''s clients, and holds: a session that has ended holds the position of the consumer for 60'
+    ' s.';
+comment on column pipeline.walstream_sessions.ended_at is
+    'When it ended, and became a hold; null: its client is connected.';
 comment on column pipeline.walstream_sessions.acknowledged_seq is
-    'It needs nothing up to this seq; null: an older version began it.';
+    'The session needs nothing up to this seq; null: an older version began it.';
 comment on column pipeline.walstream_sessions.hold_seconds is
-    'The time in which the wire is served that remains of the hold; null: not counted yet.';
+    'The remaining seconds of the hold, in which the wire is served; null: not counted yet.';
 comment on column pipeline.walstream_sessions.counted_at is 'When hold_seconds was stored last.';
 comment on column pipeline.walstream_sessions.highest_seq is
-    'The highest acknowledged_seq of any session or hold that was there since the hold began.';
+    'The highest acknowledged_seq of any session or hold since this hold began.';
 """
 
 

@@ -21,9 +21,10 @@ comment on column pipeline.identity.system_identifier is 'The cluster in which t
 comment on column pipeline.identity.timeline is 'The timeline of that cluster.';
 comment on column pipeline.identity.database_oid is 'The oid of the database.';
 comment on column pipeline.identity.table_oid is
-    'The oid of this table; null: nothing was written since the upgrade. Another one: the database was restored.';
+    'The oid of this table; null: not written since the upgrade. If the table has another oid, the database was'
+    ' restored.';
 comment on column pipeline.identity.written_by is
-    'The transaction that has written this row. Another xmin: the data was restored.';
+    'The transaction that wrote this row. If the row has another xmin, the data was restored.';
 create table pipeline.seq_jumps (
     events_table text not null,
     before bigint not null,

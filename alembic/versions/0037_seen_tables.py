@@ -19,9 +19,9 @@ create table pipeline.seen_tables (
     primary key (source_id, epoch, table_oid)
 );
 comment on table pipeline.seen_tables is
-    'Every table that the source has had in an epoch, captured or not; the row of oid 0 says that a look was stored.';
+    'Tables that the source has had in an epoch, captured or not. A row of oid 0 says that the catalog was checked.';
 comment on column pipeline.seen_tables.first_seen_at is
-    'When it was seen first; null: it existed before the slot, or before the epoch.';
+    'When a check first found it; null: it existed before the slot, or before the epoch.';
 """
 
 

@@ -21,13 +21,14 @@ create table pipeline.partition_looks (
     primary key (source_id, root_oid)
 );
 comment on table pipeline.partition_looks is
-    'Captured tables whose leaves are stored in partitions, and the epoch in which they were looked at first.';
+    'Captured tables whose leaf partitions are in pipeline.partitions, and the epoch of the first check of the'
+    ' catalog.';
 comment on column pipeline.partition_looks.after_relation is
-    'Id in relations up to which the stream''s versions of leaves have been looked at.';
+    'The id in pipeline.relations up to which the stream''s versions of leaf partitions were checked.';
 comment on column pipeline.partition_looks.after_seqs is
-    'By events table: a truncate of a leaf after this seq makes the log incomplete.';
+    'By events table: a truncate of a leaf partition after this seq makes the log incomplete.';
 comment on column pipeline.partition_looks.unknown is
-    'Which partitions came and went before that first look is not known.';
+    'True if it is unknown which partitions joined and left before that first check.';
 
 create table pipeline.partitions (
     source_id uuid not null,
@@ -41,14 +42,14 @@ create table pipeline.partitions (
     primary key (source_id, root_oid, leaf_oid)
 );
 comment on table pipeline.partitions is
-    'The leaves of each captured partitioned table, as the last look at the source''s catalog saw them.';
+    'The leaf partitions of each captured partitioned table, as the last check of the source''s catalog found them.';
 comment on column pipeline.partitions.leaf_name is 'Its schema and name, not quoted.';
 comment on column pipeline.partitions.bounds is
-    'From the leaf up to the root: strategy, columns and types of the key of what it is a partition of, and the bound;'
-    ' null where these do not say which rows it has.';
+    'From the leaf up to the root: strategy, columns and types of the parent''s partition key, and the bound. Null:'
+    ' these do not tell which rows the leaf has.';
 comment on column pipeline.partitions.attached_by is
-    'xmin of the rows of pg_inherits from the leaf up to the root: others say that it left and joined again; empty: not'
-    ' known, because the version before stored it.';
+    'xmin of the rows of pg_inherits from the leaf up to the root: if they change, the leaf left and joined again.'
+    ' Empty: unknown, because an earlier version stored the row.';
 
 create table pipeline.partition_changes (
     id bigint generated always as identity primary key,
@@ -77,22 +78,25 @@ comment on table pipeline.partition_changes is
 comment on column pipeline.partition_changes.what is
     'attached: it joined. returned: it left and joined again. detached, dropped, truncated: the log keeps its rows.';
 comment on column pipeline.partition_changes.seen_lsn is
-    'Where the source wrote after it was seen: what was done before has been sent up to here.';
-comment on column pipeline.partition_changes.seq is 'Of one that was truncated: the event, in events_table.';
-comment on column pipeline.partition_changes.backfill_id is 'What reads or compares it; null: nothing does.';
-comment on column pipeline.partition_changes.reason is 'Why nothing reads or compares one that joined.';
+    'The end of the source''s WAL after the check that found it: earlier changes have been sent up to here.';
+comment on column pipeline.partition_changes.seq is 'For a truncated partition: the event, in events_table.';
+comment on column pipeline.partition_changes.backfill_id is 'The backfill that reads or compares it; null: none does.';
+comment on column pipeline.partition_changes.reason is 'Why no backfill reads or compares a partition that joined.';
 comment on column pipeline.partition_changes.settled_as is
-    'read or compared: by itself. kept: the log stays as it is. empty: it had no rows. whole: with all of the table.';
+    'read, compared: the partition by itself. kept: the log stays as it is. empty: it had no rows. whole: read or'
+    ' compared with the complete table.';
 comment on column pipeline.partition_changes.settled_seq is
-    'The newest seq of the table''s events when it was settled: from there on the log has what it had.';
+    'The newest seq of the table''s events when it was settled: from there on, the log has the rows that the'
+    ' partition had.';
 
 alter table pipeline.snapshot_tables add column keeps_partitions boolean not null default false;
 comment on column pipeline.snapshot_tables.keeps_partitions is
-    'Whether rows of partitions that leave stay in the log, and nothing warns of it.';
+    'True if rows of partitions that leave stay in the log, without a warning.';
 alter table pipeline.backfills add column relations bigint[], add column bounds jsonb;
-comment on column pipeline.backfills.relations is 'Of a table that is partitioned, only these leaves; null: all.';
+comment on column pipeline.backfills.relations is
+    'For a partitioned table: only these leaf partitions are read; null: all.';
 comment on column pipeline.backfills.bounds is
-    'Of one that compares: only keys within one of these, each as in partitions; null: all.';
+    'For a comparison: only keys within one of these bounds, each as in pipeline.partitions; null: all.';
 """
 
 CAPTURED = """

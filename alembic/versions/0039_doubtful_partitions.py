@@ -13,7 +13,8 @@ additive = True
 IN_DOUBT = """
 alter table pipeline.partition_changes add column in_doubt boolean not null default false;
 comment on column pipeline.partition_changes.in_doubt is
-    'It was attached after it was made: if the log gets rows of it from before it was seen, it is compared.';
+    'True if the partition was attached after it was created: it is compared if the log gets rows of it from before'
+    ' the check that found it.';
 """
 
 

@@ -18,7 +18,8 @@ comment on column pipeline.lakes.links is
 comment on column pipeline.lakes.cannot_exchange is
     'Why the file system of the lake cannot exchange two folders; null: it can, or no export has tried yet.';
 comment on column pipeline.lakes.stays is
-    'Folders that the file system did not exchange although it can, each with the reason: they keep their files.';
+    'Folders that could not be exchanged, though the file system can do it, each with the reason. They keep their'
+    ' files.';
 """
 DROPPED = "alter table pipeline.lakes drop column links, drop column cannot_exchange, drop column stays;"
 

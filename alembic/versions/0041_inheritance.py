@@ -23,10 +23,10 @@ create table pipeline.inheritance (
 );
 create index inheritance_child on pipeline.inheritance (source_id, child_oid, parent_oid);
 comment on table pipeline.inheritance is
-    'Tables that began or ceased to inherit from another one; the row of oid 0 says that a look was stored.';
+    'Tables that began or ceased to inherit from another one. A row of oid 0 says that the catalog was checked.';
 comment on column pipeline.inheritance.seen_lsn is
-    'Where the source wrote after it was seen: what was done before has been sent up to here.';
-comment on column pipeline.inheritance.seen_at is 'When a look found it; null: it was so at the first look.';
+    'The end of the source''s WAL after the check that found it: earlier changes have been sent up to here.';
+comment on column pipeline.inheritance.seen_at is 'When a check found it; null: the first check found it.';
 """
 
 

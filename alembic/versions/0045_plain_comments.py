@@ -20,19 +20,20 @@ comment on table public.consumer_records is
 comment on column public.consumer_records.unkeyed is
     'seq if each event is a separate item, else 0; negative in a dead letter, behind which no item waits.';
 comment on column public.consumer_records.left_pk is
-    'If each event is an item: the key that the row has left by it. It waits behind the items of that key, too.';
+    'If each event is an item: the previous key of the row, if the event changed it. The item waits behind items of'
+    ' that key, too.';
 comment on column public.consumer_records.is_alone is
-    'If each event is an item: true if it belongs to no row, and waits behind none; null: its consumer collapses.';
+    'If each event is an item: true if the event belongs to no row, so the item waits behind no other. Null: the'
+    ' consumer collapses.';
 comment on column pipeline.consumer_progress.consumer_id is
-    'The value of pipeline.progress_id: servers of earlier versions find only those consumers that they can'
-    ' serve.';
+    'The value of pipeline.progress_id, so that servers of earlier versions find only consumers that they can serve.';
 comment on column public.consumer_records.record is
-    'Set only if it is not that of the event: a key that the row has left.';
+    'Set only for a key that the row has left, because its record is not that of the event.';
 comment on column public.consumer_records.visible_at is
     'When a delivery expires, or the delay of a nack ends; null if the item waits for nothing.';
 comment on table pipeline.consumer_touches is
-    'Changes and items that the shuffler could not settle, since an open transaction of a client holds an item:'
-    ' changes that wait, and items that may have another one before them; checked again until it has ended.';
+    'Changes and items that wait because an open transaction of a client has locked an item. The shuffler checks'
+    ' them again until it ends.';
 comment on column pipeline.wal_written.spilled_bytes is
     'Bytes that decoding for the slot had spilled to the disk of the source by then.';
 comment on table pipeline.worker_load is
@@ -48,7 +49,7 @@ comment on table pipeline.known_rows is
     ' TOASTed.';
 comment on column pipeline.dead_letters.seq is
     'seq of the event that holds its place; retried_seq: of the event that has its values.';
-comment on column pipeline.rewrites.version is 'Distinguishes it from other rewrites of these columns.';
+comment on column pipeline.rewrites.version is 'Distinguishes the rewrite from others of these columns.';
 comment on column pipeline.sources.published is
     'The content of the publications in use at the last check: a change that narrows it is a gap.';
 comment on column pipeline.source_stops.requested_at is 'When a user asked to skip it.';

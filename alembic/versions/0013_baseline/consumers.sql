@@ -18,12 +18,12 @@ create table pipeline.consumers (
     created_at timestamptz not null default clock_timestamp(),
     updated_at timestamptz not null default clock_timestamp()
 );
-comment on table pipeline.consumers is 'Named readers of the log. Change them by the functions, not by hand.';
+comment on table pipeline.consumers is 'Named readers of the log. Change them only with the functions.';
 comment on column pipeline.consumers.tables is 'Patterns schema.table in which * matches anything; empty: all.';
-comment on column pipeline.consumers.group_by is 'Columns of record that make the group; null: each row is one.';
+comment on column pipeline.consumers.group_by is 'Columns of record that make the group; null: each row is a group.';
 comment on column pipeline.consumers.position is
     'cursor: the last seq acknowledged; records: the seq after which it began.';
-comment on column pipeline.consumers.reader is 'cursor: who reads now.';
+comment on column pipeline.consumers.reader is 'cursor: the client that reads now.';
 
 create table pipeline.consumer_progress (
     consumer_id integer primary key,
@@ -71,13 +71,14 @@ comment on table public.consumer_records is
 comment on column public.consumer_records.unkeyed is 'seq if each event is a separate item, else 0.';
 comment on column public.consumer_records.seq is 'The event that is its last change.';
 comment on column public.consumer_records.queued_seq is 'Its place in the queue: the first change since its delivery.';
-comment on column public.consumer_records.record is 'Set only if it is not that of the event: a key that the row has left.';
-comment on column public.consumer_records.event is 'The whole event: dead letters outlive the log.';
+comment on column public.consumer_records.record is
+    'Set only for a key that the row has left, because its record is not that of the event.';
+comment on column public.consumer_records.event is 'The complete event of a dead letter, which may outlive the log.';
 comment on column public.consumer_records.group_id is 'Empty when the consumer has no group_by.';
 comment on column public.consumer_records.visible_at is
     'When a delivery expires, or the delay of a nack ends; null if the item waits for nothing.';
-comment on column public.consumer_records.delivered_seq is 'The event that was last handed out.';
-comment on column public.consumer_records.delivered_group is 'The group it was in when it was handed out.';
+comment on column public.consumer_records.delivered_seq is 'The event that was last delivered.';
+comment on column public.consumer_records.delivered_group is 'The group of the item when it was delivered.';
 
 create table pipeline.consumer_touches (
     consumer_id integer not null,
@@ -94,4 +95,5 @@ create table pipeline.consumer_touches (
     primary key (consumer_id, source_table_oid, record_pk, unkeyed, seq)
 );
 comment on table pipeline.consumer_touches is
-    'Changes of items that an open transaction of a client holds; merged when it ends, so that no session waits.';
+    'Changes and items that wait because an open transaction of a client has locked an item. The shuffler checks'
+    ' them again until it ends.';

@@ -9,7 +9,7 @@ create table pipeline.lakes (
 );
 comment on table pipeline.lakes is 'Folders that a log is exported to; the id is in the manifest of each.';
 comment on column pipeline.lakes.released_at is
-    'Since when retention no longer waits for exports to this lake; null: it does.';
+    'Since when retention no longer waits for exports to this lake; null: it waits for them.';
 
 create table pipeline.export_runs (
     id bigint generated always as identity primary key,
@@ -43,10 +43,9 @@ create unique index exports_once_idx on pipeline.exports (lake_id, after_seq)
     where state in ('publishing', 'committed');
 create index exports_newest_idx on pipeline.exports (lake_id, upto_seq) where state = 'committed';
 comment on table pipeline.exports is
-    'The ledger: ranges of seq, the first excluded. A committed one is in the lake, whole and once.';
-comment on column pipeline.exports.files is
-    'Path in the lake, dataset, schema version, rows, bytes, sha256, first_seq and last_seq of each file.';
-comment on column pipeline.exports.schemas is 'Columns and types of the schema versions of these files, by dataset.';
+    'The ledger: ranges of seqs, each without its first seq. A committed range is in the lake, completely and once.';
+comment on column pipeline.exports.files is 'Files that an earlier version wrote; they become rows of export_files.';
+comment on column pipeline.exports.schemas is 'Schemas that an earlier version wrote.';
 
 create table pipeline.export_states (
     id bigint generated always as identity primary key,

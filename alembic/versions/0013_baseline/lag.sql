@@ -20,8 +20,8 @@ create table pipeline.wal_written (
     primary key (source_id, epoch, lsn)
 );
 comment on table pipeline.wal_written is
-    'How far the source had written, and when by its own clock; the older, the farther apart.';
-comment on column pipeline.wal_written.written_at is 'The last moment at which nothing beyond lsn was written.';
+    'How far the source had written its WAL, and when by its clock. Older rows are farther apart.';
+comment on column pipeline.wal_written.written_at is 'The last moment at which nothing beyond lsn was written yet.';
 comment on column pipeline.wal_written.spilled_bytes is
     'Bytes that decoding for the slot had spilled to the disk of the source by then.';
 
@@ -36,7 +36,8 @@ create table pipeline.worker_load (
 ) with (fillfactor = 50);
 comment on table pipeline.worker_load is
     'Reasons for which the worker waited in the last seconds; written only while rows wait to be staged or moved.';
-comment on column pipeline.worker_load.moved_lsn is 'Everything before it was in the events tables at some moment.';
+comment on column pipeline.worker_load.moved_lsn is
+    'Everything before this LSN was in the events tables at some moment.';
 comment on column pipeline.worker_load.starved is 'Share of the time in which it waited for the source.';
 comment on column pipeline.worker_load.blocked is 'Share of the time in which it waited for its rows to be staged.';
 comment on column pipeline.worker_load.sending is 'Share of the samples in which the walsender could not send more.';

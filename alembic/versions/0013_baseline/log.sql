@@ -21,7 +21,8 @@ create table pipeline.events_tables (
     primary key (source_id, name)
 );
 comment on table pipeline.events_tables is
-    'Every events table that was ever written for a source: its newest seq, and the events that the shuffler added.';
+    'Every events table that was ever written for a source: its newest seq, and the number of events that the'
+    ' shuffler added.';
 
 create table pipeline.routes (
     id bigint generated always as identity primary key,
@@ -35,7 +36,7 @@ create table pipeline.routes (
 );
 create index routes_newest_idx on pipeline.routes (source_id, id);
 comment on table pipeline.routes is
-    'Which routes held: for transactions of the epoch after after_lsn, until the next row. events_table: the default.';
+    'The routes for transactions of an epoch after after_lsn, until the next row. events_table: the default one.';
 comment on column pipeline.routes.first_seqs is 'By events table, the seq below which older routes have decided.';
 
 create table pipeline.retention (

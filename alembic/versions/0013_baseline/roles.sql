@@ -8,4 +8,4 @@ create table pipeline.roles (
     reason text,
     since timestamptz not null default now()
 );
-comment on table pipeline.roles is 'Which process holds each role of serve, and how it is.';
+comment on table pipeline.roles is 'The process that holds each role of serve, and its state.';

@@ -22,17 +22,21 @@ create table pipeline.relations (
 );
 create index relations_history_idx on pipeline.relations (source_id, relation_oid, id);
 comment on table pipeline.relations is
-    'Every form a source table has had, and from which LSN: relation_* as replicated, table_* the partition root.';
+    'The versions of each table of the source, each from an LSN on. relation_*: the replicated table or partition;'
+    ' table_*: its root.';
 comment on column pipeline.relations.from_idx is
-    'commit_idx of the first change of that form, in the transaction at from_lsn: a transaction may alter a table.';
+    'commit_idx of the first change of this version, in the transaction at from_lsn: a transaction may alter a table.';
 comment on column pipeline.relations.columns is
-    'Per column also attnum, and names: what the log calls its values, from which commit_lsn and commit_idx on.';
+    'The columns. attnum: the number of the column; names: its names in the log, each from a commit_lsn and'
+    ' commit_idx on.';
 comment on column pipeline.relations.fingerprint is
-    'File and versions of pg_attribute rows as last read for this form: what tells a rewritten table.';
+    'The file, and the versions of pg_attribute rows, as last read for this version: they tell that a table was'
+    ' rewritten.';
 comment on column pipeline.relations.unique_in_root is
-    'No two rows of the partition root share a key; null when it was not asked.';
+    'True if no two rows of the partition root share a key; null: not checked.';
 comment on column pipeline.relations.memberships is
-    'oids of what makes publications publish its updates: when all of them are new, updates in between are in no log.';
+    'oids of the catalog rows by which publications publish its updates: if all of them are new, the log lacks'
+    ' updates in between.';
 
 create table pipeline.rewrites (
     id bigint generated always as identity primary key,
@@ -51,10 +55,11 @@ create table pipeline.rewrites (
     unique (source_id, epoch, relation_oid, kind, version)
 );
 comment on table pipeline.rewrites is
-    'Tables whose values DDL changed without an event: rows not written since are in the log as they were before.';
+    'Tables whose values DDL changed without an event. For rows that were not written since, the log has the old'
+    ' values.';
 comment on column pipeline.rewrites.from_lsn is
-    'commit_lsn of the first change after it, from_idx its commit_idx; null while none has come.';
-comment on column pipeline.rewrites.version is 'Distinguishes it from other rewrites of these columns.';
+    'commit_lsn of the first change after the rewrite, from_idx its commit_idx; null: none has arrived.';
+comment on column pipeline.rewrites.version is 'Distinguishes the rewrite from others of these columns.';
 
 create table pipeline.published_forms (
     source_id uuid not null references pipeline.sources,
@@ -65,5 +70,5 @@ create table pipeline.published_forms (
     primary key (source_id, epoch, relation_oid)
 );
 comment on table pipeline.published_forms is
-    'Tables before their first change came, where the catalog may tell another story by then: partitions that are'
-    ' detached or dropped meanwhile, keys beside a full replica identity.';
+    'Definitions of tables before their first change arrives, because the catalog may differ by then: of partitions,'
+    ' and keys beside a full replica identity.';

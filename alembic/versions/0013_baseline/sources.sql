@@ -12,10 +12,13 @@ create table pipeline.sources (
     timeline integer,
     published jsonb not null default '{}'
 );
-comment on table pipeline.sources is 'One row per database we replicate from.';
-comment on column pipeline.sources.publications is 'Publications we made: name -> pg_publication.oid.';
-comment on column pipeline.sources.options is 'START_REPLICATION options: commit_idx is stable only while they stay.';
-comment on column pipeline.sources.timeline is 'Timeline of the source when we last connected; null until then.';
+comment on table pipeline.sources is 'The databases from which the server replicates.';
+comment on column pipeline.sources.publications is
+    'The publications that the server created: name -> pg_publication.oid.';
+comment on column pipeline.sources.options is
+    'START_REPLICATION options: commit_idx is stable only while they do not change.';
+comment on column pipeline.sources.timeline is
+    'The timeline of the source at the last connection; null: there was none.';
 comment on column pipeline.sources.published is
     'The content of the publications in use at the last check: a change that narrows it is a gap.';
 
@@ -33,10 +36,12 @@ create table pipeline.epochs (
     primary key (source_id, epoch)
 );
 comment on table pipeline.epochs is
-    'Every history of the source that we followed: LSNs compare only inside one. Begun by pipeline sources adopt.';
-comment on column pipeline.epochs.previous_position is 'How far the epoch before was staged when this one began.';
-comment on column pipeline.epochs.after_seq is 'Last seq of the epoch before.';
-comment on column pipeline.epochs.after_seqs is 'Last seq of the epoch before, in each events table.';
+    'Epochs of a source. LSNs can be compared only within one epoch. The command `pipeline sources adopt` begins the'
+    ' next one.';
+comment on column pipeline.epochs.previous_position is
+    'The LSN up to which the previous epoch was staged when this one began.';
+comment on column pipeline.epochs.after_seq is 'The last seq of the previous epoch.';
+comment on column pipeline.epochs.after_seqs is 'The last seq of the previous epoch in each events table.';
 
 create table pipeline.carried_transactions (
     source_id uuid not null references pipeline.sources,
@@ -62,6 +67,7 @@ create table pipeline.source_stops (
     primary key (source_id, epoch, commit_lsn)
 );
 comment on table pipeline.source_stops is
-    'Transactions that the source could not send. It stops there while the position is not beyond commit_lsn.';
-comment on column pipeline.source_stops.changes is 'How many of its changes had come before the one that did not.';
+    'Transactions that the source could not send. The server stops there until the position is beyond commit_lsn.';
+comment on column pipeline.source_stops.changes is
+    'The number of its changes that arrived before the one that did not.';
 comment on column pipeline.source_stops.requested_at is 'When a user asked to skip it.';

@@ -23,7 +23,8 @@ comment on column public.wal_events.ordinal is
     'Counts rows in the order of (commit_lsn, commit_idx), without gaps in a segment.';
 comment on column public.wal_events.previous_pk is
     'record_pk before an update that changed the key; null if it is the same.';
-comment on column public.wal_events.metadata is 'Marks of the event, as JSON; null for what the source has sent.';
+comment on column public.wal_events.metadata is
+    'Marks of the event, as JSON; null for a change that the source has sent.';
 
 create table pipeline.segments (
     id integer generated always as identity primary key,
@@ -36,7 +37,7 @@ create table pipeline.segments (
     row_count bigint not null default 0
 );
 comment on table pipeline.segments is
-    'One row per child of wal_events: free, filling, full, or drained and to be emptied.';
+    'One row per child of wal_events: free, filling, full, or drained, which is emptied later.';
 
 create table pipeline.replication_progress (
     source_id uuid not null references pipeline.sources,
@@ -56,11 +57,12 @@ create table pipeline.replication_progress (
     primary key (source_id, worker)
 );
 comment on column pipeline.replication_progress.position is
-    'End of the last transaction staged whole, or a later point with nothing for us before it: what may be confirmed.';
+    'The LSN that may be confirmed: the end of the last completely staged transaction, or a later LSN without'
+    ' changes to stage before it.';
 comment on column pipeline.replication_progress.generation is
-    'Counts up with each worker; an older one can write nothing.';
+    'Grows with each new worker; a worker of an older generation can write nothing.';
 comment on column pipeline.replication_progress.backend_pid is
-    'The session of the newest writer, with backend_start: a newer one may end it.';
+    'With backend_start, the session of the newest writer, which a newer writer may end.';
 
 create table pipeline.catchup_parts (
     source_id uuid not null references pipeline.sources,
@@ -72,8 +74,8 @@ create table pipeline.catchup_parts (
     primary key (source_id, worker)
 );
 comment on table pipeline.catchup_parts is
-    'A backlog that several workers stage at once: transactions whose commit records begin in [from_lsn, until_lsn).'
-    ' Without rows here worker 0 does all; else all before the smallest from_lsn.';
+    'Parts of a backlog, for several workers: commit records begin in [from_lsn, until_lsn). Worker 0 stages'
+    ' everything before them; without rows here, everything.';
 comment on column pipeline.catchup_parts.until_lsn is 'Null: the newest part, which has no end yet.';
 
 create view pipeline.reached_workers as

@@ -10,4 +10,4 @@ as $$
 $$;
 
 comment on function pipeline.before_jump(text, bigint) is
-    'This seq, unless an events table (null: the default one) has skipped it by jumping: then the newest one before that.';
+    'This seq; or if an events table (null: the default one) has skipped it by a jump, the newest seq before the jump.';

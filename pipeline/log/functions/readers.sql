@@ -110,8 +110,8 @@ comment on view pipeline.readers is
     'The registry: every reader of an events table. Retention does not wait for others.';
 comment on column pipeline.readers.events_table is 'The events table that it reads; null: the default table, which does not exist yet.';
 comment on column pipeline.readers.position is
-    'It has read everything up to this seq; null: it is no reader in order.';
+    'It has read everything up to this seq; null: it does not read in order.';
 comment on column pipeline.readers.needs_after is 'It needs every event with a larger seq; null: it needs none.';
-comment on column pipeline.readers.active is 'Whether a client reads for it now; null: unknown.';
-comment on column pipeline.readers.paused is 'Whether it is paused.';
+comment on column pipeline.readers.active is 'True if a client reads for it now; null: unknown.';
+comment on column pipeline.readers.paused is 'True if it is paused.';
 comment on column pipeline.readers.remedy is 'What to do when it keeps retention from dropping events.';

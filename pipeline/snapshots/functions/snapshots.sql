@@ -43,7 +43,7 @@ left join pipeline.backfills b on b.id = case when p.id is null then t.backfill_
 where t.captured;
 
 comment on view pipeline.snapshots is
-    'Every captured table, and from which seq on folding the log gives the whole of it: from complete_seq on.';
+    'Every captured table. From complete_seq on, folding the log gives the complete table.';
 comment on column pipeline.snapshots.state is
     'complete, waiting (for older transactions), reading, paused, failed, cancelled, or not read.';
 comment on column pipeline.snapshots.reason is
@@ -51,6 +51,6 @@ comment on column pipeline.snapshots.reason is
 comment on column pipeline.snapshots.rows is 'Rows that became events: all with action read, or in a comparison only what differed.';
 comment on column pipeline.snapshots.first_seq is 'Seq of the first of those events; null: there is none.';
 comment on column pipeline.snapshots.complete_seq is
-    'From this seq on, folding the log gives the whole table; null: not yet, or no longer, because a partition joined or left.';
+    'From this seq on, folding the log gives the complete table; null: not yet, or no longer, because a partition joined or left.';
 comment on column pipeline.snapshots.kind is
-    'Of the backfill: initial, asked, or differences, which appends only what differs from the log.';
+    'The kind of the backfill: initial, asked, or differences, which appends only what differs from the log.';

@@ -30,4 +30,4 @@ where r.state = 'available' and (r.visible_at is null or r.visible_at <= clock_t
         union all
         select from pipeline.consumer_touches o
         where o.consumer_id = r.consumer_id and o.group_id = r.group_id and o.queued_seq < r.queued_seq));
-comment on view pipeline.receivable is 'Items that may be handed out now.';
+comment on view pipeline.receivable is 'Items that can be delivered now.';
