@@ -58,13 +58,13 @@ class DatabaseUnavailableError(PipelineError):
 class StatementRefusedError(DatabaseUnavailableError):
     """A database answers, but refuses a statement of the server; the text has the database's words and the SQLSTATE.
 
-    `place`: which database, as the text names it: "source", "pipeline database" or "follower"; "" if unknown.
+    `database`: which database, as the text names it: "source", "pipeline database" or "follower"; "" if unknown.
     `tables`: oids of tables of a follower; the statement was for one of these tables.
     """
 
-    def __init__(self, sentence: str, place: str = "", tables: frozenset[int] = frozenset()) -> None:
+    def __init__(self, sentence: str, database: str = "", tables: frozenset[int] = frozenset()) -> None:
         super().__init__(sentence)
-        self.place = place
+        self.database = database
         self.tables = tables
 
 

@@ -19,7 +19,7 @@ from pipeline.postgres.connections import Connection
 
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 """Parameters of libpq that must not be stored or shown."""
-_PLACE = ("host", "hostaddr", "port", "dbname")
+_ADDRESS = ("host", "hostaddr", "port", "dbname")
 
 
 def parse_dsn(dsn: str) -> dict[str, str]:
@@ -43,9 +43,9 @@ def parse_dsn(dsn: str) -> dict[str, str]:
 
 
 def with_defaults(found: Mapping[str, str]) -> dict[str, str]:
-    """Add the parameters of the place that libpq takes from the environment, unless a service may define them."""
+    """Add the parts of the address that libpq takes from the environment, unless a service may define them."""
     defaults = {} if "service" in found else {each.keyword.decode(): each.val for each in pq.Conninfo.get_defaults()}
-    known = {name: value.decode() for name, value in defaults.items() if value and name in _PLACE}
+    known = {name: value.decode() for name, value in defaults.items() if value and name in _ADDRESS}
     return {**known, **found}
 
 

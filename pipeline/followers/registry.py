@@ -18,15 +18,13 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
-Copy = Literal["source", "log", "none"]
+CopyMode = Literal["source", "log", "none"]
 State = Literal["copying", "following", "waiting", "paused", "stopped"]
 STATES: tuple[State, ...] = ("copying", "following", "waiting", "paused", "stopped")
-NOT_TAKEN_UP = "no server has started this follower yet"
-TAKES_UP = "a running server starts it within seconds"
+NOT_STARTED = "no server has started this follower yet"
+STARTS_SOON = "a running server starts it within seconds"
 START_SERVER = "start `pipeline serve`"
-
-
-ITSELF = "no action needed, the follower continues by itself"
+NO_ACTION = "no action needed, the follower continues by itself"
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class FollowerOptions:
     """
 
     tables: tuple[str, ...] = ()
-    copy: Copy = "source"
+    copy: CopyMode = "source"
     schema: Literal["create", "exists"] = "create"
     ddl: Literal["follow", "stop"] = "follow"
     on_rewrite: Literal["copy", "stop"] = "copy"
@@ -97,7 +95,7 @@ class TableNote:
     """
 
     reason: str
-    remedy: str = ITSELF
+    remedy: str = NO_ACTION
     state: Literal["stopped"] | None = None
 
 
@@ -114,7 +112,7 @@ class RegisteredFollower:
     name: str
     dsn: str
     tables: list[str]
-    copy: Copy
+    copy_mode: CopyMode
     schema_mode: str
     ddl: str
     on_rewrite: str
@@ -191,8 +189,8 @@ def add(
         "source": source,
         "name": name,
         "dsn": dsn,
-        "reason": NOT_TAKEN_UP,
-        "remedy": TAKES_UP,
+        "reason": NOT_STARTED,
+        "remedy": STARTS_SOON,
     }
     try:
         with connection.transaction():

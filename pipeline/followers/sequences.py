@@ -40,7 +40,7 @@ class _ColumnSequence:
 
 @dataclass(frozen=True)
 class _SequenceState:
-    """The state of a sequence: `last` is the value that it has given out, or if not `called`, gives out next."""
+    """The state of a sequence: if `called`, it has given out the value `last`, else it gives out `last` next."""
 
     last: int
     called: bool
@@ -145,11 +145,11 @@ def _read_states(connection: Connection, found: Iterable[_ColumnSequence]) -> di
     for first in range(0, len(listed), _AT_ONCE):
         part = listed[first : first + _AT_ONCE]
         each = (
-            sql.SQL("select {}::int, last_value, is_called from {}").format(sql.Literal(place), sequence.identifier)
-            for place, (_, sequence) in enumerate(part)
+            sql.SQL("select {}::int, last_value, is_called from {}").format(sql.Literal(index), sequence.identifier)
+            for index, (_, sequence) in enumerate(part)
         )
         with reading_session.transaction(connection, session_settings.SOURCE):  # a table may have got that name
             rows = connection.execute(sql.SQL(" union all ").join(each)).fetchall()
-        for place, last, called in rows:
-            states[part[place][0]] = _SequenceState(last, called)
+        for index, last, called in rows:
+            states[part[index][0]] = _SequenceState(last, called)
     return states

@@ -86,11 +86,11 @@ def require_writable(name: str, facts: ServerFacts) -> None:
 
 def require_known_schema(name: str, follower: Connection) -> None:
     """Raise FollowerRefusedError if an applier of a newer version created the schema there."""
-    found = position.installed_version(follower)
-    if found is not None and found > position.VERSION:
+    found = position.schema_version(follower)
+    if found is not None and found > position.SCHEMA_VERSION:
         raise FollowerRefusedError(
             f"{connecting.label(name)}: its schema {SCHEMA} is of version {found}, made by a newer server, and this "
-            f"one knows {position.VERSION}; use that server's version, or drop the schema there"
+            f"one knows {position.SCHEMA_VERSION}; use that server's version, or drop the schema there"
         )
 
 

@@ -78,12 +78,12 @@ class LogApplier:
         """`wanted`: the tables to follow, by their oids at the source.
 
         - `connect`: opens a connection to the log that reads ahead.
-        - `shared`: asked first, because other followers may read the same.
-        - `on_history`: called if the relation history has grown, before the next pass; `apply` raises its errors.
+        - `shared`: asked for passes first, because other followers may read the same events.
+        - `on_history`: called before the next pass if the relation history has grown; `apply` raises its errors.
         - `bound_of`: returns an SQL condition that is true for the rows of a partition.
         - `gap`: the follower stops before its epoch.
-        - `begins`: only these tables are moved on from this position, in the open transaction. The follower's own
-          position stays, and other sessions can read the tables meanwhile.
+        - `begins`: apply the log from this position to these tables only, in the open transaction. The follower's own
+          position does not move, and other sessions can read the tables at the same time.
 
         Raises FollowerError if the follower has no position, or cannot take the rows of a table.
         """
@@ -109,7 +109,7 @@ class LogApplier:
 
     @property
     def tables(self) -> FollowedTables:
-        """The tables as they are at the position."""
+        """The tables, in the versions that they have reached."""
         return self._tables
 
     def read_tables(self) -> None:
@@ -127,9 +127,10 @@ class LogApplier:
     def apply(self, upto: int | None = None) -> AppliedBatch | None:
         """Apply as many of the next transactions as fit into a batch, in one transaction; None if there are none.
 
-        None of them begins after the seq `upto`. Raises ApplierOvertakenError, and CursorExpiredError if retention has
-        dropped the next events. Raises RowDiffersError or NotFollowableError if the next transaction cannot be applied;
-        all earlier ones have been applied by then. Raises StatementRefusedError if the follower refuses a statement.
+        No applied transaction begins after the seq `upto`. Raises ApplierOvertakenError, and CursorExpiredError if
+        retention has dropped the next events. Raises RowDiffersError or NotFollowableError if the next transaction
+        cannot be applied; all earlier ones have been applied by then. Raises StatementRefusedError if the follower
+        refuses a statement.
         """
         single = self._position.seq < self._one_by_one_upto
         batch = self._next(self._position.seq, upto, single=single)
@@ -145,7 +146,7 @@ class LogApplier:
             ReadAheadError,
         ) as error:
             self.close()
-            # The follower must stop before the transaction that fails, and a whole batch does not tell which one fails.
+            # The follower must stop before the transaction that fails, and a batch of several does not tell which one.
             if self._latest.is_long or isinstance(error, ReadAheadError):
                 self._closely_upto = self._latest.upto
             elif batch.transactions > 1:
@@ -159,13 +160,13 @@ class LogApplier:
 
     def _next(self, after: int, upto: int | None, *, single: bool, continues: bool = False) -> PlannedPass | None:
         found = self._ask(after, upto, single=single, continues=continues)
-        # A table's version is stored before its first event, so a pass that was planned before may not fit the tables,
-        # repeatedly while tables get their first events. Inside a transaction no version can be new: it was stored
-        # before the transaction reached the log.
-        while not continues and found.version != self.tables.version:
+        # A version of a table is stored before the first event of that version. So if the history has grown, this pass
+        # may need other versions than those that were read. This can repeat while tables get their first events. A
+        # transaction that is open brings no new version, because all were stored before it reached the log.
+        while not continues and found.history_number != self.tables.history_number:
             self._check_history()
             self.read_tables()
-            self._check_history()  # changes from before the tables were read are not new to them
+            self._check_history()  # reading the tables hides what was added before; `on_history` must see that, too
             found = self._ask(after, upto, single=single, continues=continues)
         if isinstance(found, NothingNext):
             return None
@@ -197,7 +198,7 @@ class LogApplier:
         return AppliedBatch(here.seq, here.commit_lsn, last.committed_at, batch.transactions, events)
 
     def _write(self, planned: PlannedPass) -> None:
-        """Write a pass: truncates first, because only events after a table's last truncate count."""
+        """Write a pass: truncates first, because of a table's events only those after its last truncate count."""
         with self._named("its truncates", planned):
             truncates.apply_truncates(self._follower, self.tables, planned.truncates, self._empty, self._bound_of)
         for part in self._upcoming.parts:
@@ -220,7 +221,7 @@ class LogApplier:
 
     @contextmanager
     def _named(self, what: str, planned: PlannedPass, tables: frozenset[int] = frozenset()) -> Iterator[None]:
-        """Raise an error that names the statement which the follower has refused."""
+        """Turn an error of the follower in the block into one that names what was written, the seqs and the reason."""
         try:
             yield
         except psycopg.Error as error:
@@ -247,7 +248,7 @@ def _span(first: int, last: int) -> str:
 
 
 def _reason(error: psycopg.Error) -> str:
-    """Return the database's message, but not for errors of data, which contain values of rows."""
+    """Return the database's message, without it for errors of data, which may contain values of rows."""
     if isinstance(error, psycopg.DataError):
         return f"a column's type does not allow a value ({type(error).__name__})"
     return connections.one_line(error)
@@ -286,7 +287,7 @@ def _write_event(follower: Connection, statements: TableStatements, event: Order
 
 
 class SmallerPassNeededError(Exception):
-    """A row of a long pass cannot be written; only smaller passes can tell which row, so this is no error yet."""
+    """A row of a long pass cannot be written. Smaller passes must find out which row, so this is no error yet."""
 
 
 def add_new_rows(follower: Connection, statements: RelayStatements, blocks: Iterable[bytes], rows: int) -> None:

@@ -62,10 +62,10 @@ class ElementShape:
         return _COMMA.join([*listed, *self._old(list(enumerate(self._identifying)))])
 
     def _old(self, columns: Sequence[tuple[int, FollowedColumn]]) -> Iterator[sql.Composed]:
-        for place, column in columns:
-            yield sql.SQL("{} {}").format(self.marked(f"old{place}"), _type(column))
+        for index, column in columns:
+            yield sql.SQL("{} {}").format(self.marked(f"old{index}"), _type(column))
             if column.as_text and not self.table.key:
-                yield sql.SQL("{} text").format(self.marked(f"like{place}"))
+                yield sql.SQL("{} text").format(self.marked(f"like{index}"))
 
     @property
     def _identifying(self) -> Sequence[FollowedColumn]:
@@ -74,20 +74,22 @@ class ElementShape:
 
     @property
     def found(self) -> sql.Composable:
-        """The elements, each with what identifies its row: the key, or without a key the place of one equal row."""
+        """The elements, each with what identifies its row: the key, or without a key the location of one equal row."""
         if self.table.key:
             return sql.SQL("given s")
         return sql.SQL(
             "(select g.*, f.* from given g cross join lateral ("
-            "select x.tableoid as {part}, x.ctid as {place} from {table} x where {same} limit 1) f) s"
-        ).format(part=self.marked("part"), place=self.marked("place"), table=self.table.target, same=self._same_content)
+            "select x.tableoid as {part}, x.ctid as {location} from {table} x where {same} limit 1) f) s"
+        ).format(
+            part=self.marked("part"), location=self.marked("location"), table=self.table.target, same=self._same_content
+        )
 
     @property
     def same_found(self) -> sql.Composable:
         """SQL that is true if `t` is the row of `s` among `found`."""
         if self.table.key:
             return self.same_key
-        return sql.SQL("t.ctid = s.{} and t.tableoid = s.{}").format(self.marked("place"), self.marked("part"))
+        return sql.SQL("t.ctid = s.{} and t.tableoid = s.{}").format(self.marked("location"), self.marked("part"))
 
     @property
     def same_key(self) -> sql.Composable:
@@ -96,9 +98,9 @@ class ElementShape:
             sql.SQL("t.{} {} {}").format(
                 sql.Identifier(column.name),
                 sql.SQL(column.equals or ""),
-                _typed(column, sql.Identifier("s", f"{self.table.mark}old{place}")),
+                _typed(column, sql.Identifier("s", f"{self.table.mark}old{index}")),
             )
-            for place, column in enumerate(self.table.key)
+            for index, column in enumerate(self.table.key)
         )
 
     @property
@@ -130,11 +132,11 @@ class ElementShape:
     def _same_values(self, columns: Sequence[tuple[int, FollowedColumn]], of: str) -> sql.Composable:
         plain: list[tuple[sql.Composable, sql.Composable]] = []
         conditions = []
-        for place, column in columns:
+        for index, column in columns:
             there = sql.Identifier("x", column.name)
-            old = sql.Identifier(of, f"{self.table.mark}old{place}")
+            old = sql.Identifier(of, f"{self.table.mark}old{index}")
             if column.as_text:
-                like = sql.Identifier(of, f"{self.table.mark}like{place}")
+                like = sql.Identifier(of, f"{self.table.mark}like{index}")
                 conditions.append(
                     sql.SQL(
                         "case when {like} is null then {there}::text is not distinct from {old}"

@@ -1,4 +1,4 @@
-"""Reads the tables that a follower follows: their form in the relation history, and the follower's own tables."""
+"""Reads the tables that a follower follows: their versions in the relation history, and the follower's tables."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.applying.snapshot_copy import SnapshotCopy
 from pipeline.followers.applying.table_versions import (
     AS_OF_POSITION,
-    FollowerForm,
     HistoryPlace,
     NamedColumn,
+    ReachedVersion,
     TableHistory,
 )
 from pipeline.postgres.connections import Connection
@@ -28,7 +28,7 @@ _MARKS, _MOST_COLUMNS = 4, 1600
 Name = tuple[str, str]
 """The schema and the name of a table."""
 Description = dict[str, Any]
-"""A table in the follower's catalog, with the columns of `describe_tables.sql`."""
+"""A row of `describe_tables.sql`: a table in the follower's catalog."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,16 @@ class TableToFollow:
 
     - `filled_upto`: up to this seq the log may lack rows. Inserts and complete updates are written as upserts, and a
       missing row is no difference. For example, a follower that began from the log has the table's `complete_seq`.
-    - `formed`: the form of the follower's table, which may be of a place after the position.
-    - `copied`: the table's copy; events that the copy contains are left out.
+    - `reached`: the version of the follower's table, which may be of a place after the position.
+    - `copy`: the table's copy; events that the copy contains are left out.
     - `joins_at`: from this place on the table needs a partition that joined at the source.
     """
 
     schema: str
     name: str
     filled_upto: int = 0
-    formed: FollowerForm = AS_OF_POSITION
-    copied: SnapshotCopy | None = None
+    reached: ReachedVersion = AS_OF_POSITION
+    copy: SnapshotCopy | None = None
     joins_at: HistoryPlace | None = None
 
 
@@ -54,7 +54,8 @@ class TableToFollow:
 class FollowedColumn:
     """A column that events have and that the follower's table has.
 
-    - `type_name`: its type at the follower in SQL; `carried_as`: the type of a value until it is in its row.
+    - `type_name`: its type at the follower in SQL; `carried_as`: the type in which SQL handles a value before it is in
+      its row.
     - `as_text`: the type is json or jsonb at one of the sides, so the value is carried as text.
     - `equals`: the operator of the key's index, for a column of the key.
     - `large`: the value may be stored out of line, and an equal value is not written again.
@@ -77,8 +78,8 @@ class FollowedTable:
 
     - `own`: columns that only the follower has.
     - `in_order`: its events are applied one by one.
-    - `unknown`: the log does not know the form that the table was copied with, so no event can be written yet.
-    - `uniques`: columns that are unique besides the key, each with the operator of the index.
+    - `is_unknown`: the history lacks the version that was copied, so no event can be written yet.
+    - `uniques`: the columns of each unique index besides the key's, each column with the operator of the index.
     - `mark`: a prefix that no column of the table has.
     - `partitions`: the follower's tables for partitions of the source, by oid; None: the follower has none.
     """
@@ -92,7 +93,7 @@ class FollowedTable:
     full: bool
     mark: str
     changes_at: HistoryPlace | None
-    unknown: bool
+    is_unknown: bool
     uniques: tuple[tuple[tuple[str, str], ...], ...]
     partitions: Mapping[int, sql.Identifier | None]
 
@@ -116,7 +117,7 @@ class FollowedTable:
         Empty if no columns do.
         """
         found = (column for column in self.columns if column.equals is not None)
-        return tuple(sorted(found, key=lambda column: column.source.key_place or 0))
+        return tuple(sorted(found, key=lambda column: column.source.key_index or 0))
 
     @property
     def is_wide(self) -> bool:
@@ -129,14 +130,14 @@ class FollowedTable:
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition that the source created, attached or detached at this place, before its first event there.
+    """A partition that the source created, attached or detached before this place, where its next event is.
 
-    `oid`, `called`: its oid and name at the source. `attached`: False if it is a separate table from there on.
+    `oid`, `name`: its oid and name at the source. `attached`: False if it is a separate table from there on.
     """
 
     place: HistoryPlace
     oid: int
-    called: tuple[str, str]
+    name: Name
     attached: bool
 
 
@@ -144,34 +145,35 @@ def next_partition(
     follower: Connection,
     wanted: Mapping[int, TableToFollow],
     history: TableHistory,
-    there: Mapping[str, Any] | None = None,
+    described: Description | None = None,
 ) -> Partition | None:
     """Return the next partition that the follower must attach or detach; None if there is none.
 
-    Only a partitioned table, or a partition of a followed table, has one. `there`: the table's description, if known.
+    The result can only be a partition of this table, or the table itself, if it is a partition of a followed table.
+    `described`: the table at the follower, if already read.
     """
     table = wanted[history.oid]
     name = table.schema, table.name
-    there = there or describe(follower, [name]).get(name)
-    if there is None or not history.later:
+    described = described or describe(follower, [name]).get(name)
+    if described is None or not history.later:
         return None
-    roots = [[each.schema, each.name] for each in wanted.values()] if there["root"] else []
-    names = _partition_names(follower, table) if there["partitioned"] else set[tuple[str, str]]()
+    roots = [[each.schema, each.name] for each in wanted.values()] if described["root"] else []
+    names = _partition_names(follower, table) if described["partitioned"] else set[Name]()
     for place, oid in history.later:
-        if there["root"] in roots:
+        if described["root"] in roots:
             return Partition(place, history.oid, (table.schema, table.name), attached=False)
-        if oid != history.oid and there["partitioned"] and history.partitions[oid] not in names:
+        if oid != history.oid and described["partitioned"] and history.partitions[oid] not in names:
             return Partition(place, oid, history.partitions[oid], attached=True)
     return None
 
 
 class FollowedTables:
-    """The followed tables that have had events by a position. Later changes of form are in `changes_at`."""
+    """The followed tables that have had events. Each has the version that the follower's table has reached."""
 
-    def __init__(self, tables: Mapping[int, FollowedTable], version: int) -> None:
+    def __init__(self, tables: Mapping[int, FollowedTable], history_number: int) -> None:
         self._tables = tables
-        self.version = version
-        """The version of the relation history; if a newer one exists, call `read` again."""
+        self.history_number = history_number
+        """The number of the relation history; if it has grown, call `read` again."""
         self._roots = {leaf: table for table in tables.values() for leaf in table.partitions}
 
     @classmethod
@@ -179,12 +181,12 @@ class FollowedTables:
         cls, log: Connection, follower: Connection, wanted: Mapping[int, TableToFollow], position: FollowerPosition
     ) -> FollowedTables:
         """Read the tables with these oids at the source. Raises FollowerError if the follower cannot take a table."""
-        version = table_versions.newest_version(log, position.source)
-        histories = table_versions.read_histories(log, {oid: each.formed for oid, each in wanted.items()}, position)
-        there = describe(follower, [(wanted[oid].schema, wanted[oid].name) for oid in histories])
+        number = table_versions.history_number(log, position.source)
+        histories = table_versions.read_histories(log, {oid: each.reached for oid, each in wanted.items()}, position)
+        described = describe(follower, [(wanted[oid].schema, wanted[oid].name) for oid in histories])
         return cls(
-            {oid: _followed(follower, position.follower, wanted, found, there) for oid, found in histories.items()},
-            version,
+            {oid: _followed(follower, position.follower, wanted, found, described) for oid, found in histories.items()},
+            number,
         )
 
     def __iter__(self) -> Iterator[FollowedTable]:
@@ -209,35 +211,35 @@ def _followed(
 ) -> FollowedTable:
     """Combine a table's history with its description at the follower. `name`: the follower's name."""
     wanted = of[history.oid]
-    there = described.get((wanted.schema, wanted.name))
-    if there is None:
+    table = described.get((wanted.schema, wanted.name))
+    if table is None:
         raise FollowerError(f"the follower has no table {wanted.schema}.{wanted.name}: make it there, or leave it out")
     columns: tuple[FollowedColumn, ...] = ()
-    changes_at, unknown = history.changes_at, False
+    changes_at, is_unknown = history.changes_at, False
     try:
-        columns = _columns(name, wanted, history, there)
+        columns = _columns(name, wanted, history, table)
     except FollowerError:
-        lacks = {column.name for column in history.columns} - {column["name"] for column in there["columns"]}
+        lacks = {column.name for column in history.columns} - {column["name"] for column in table["columns"]}
         if history.known and (history.begun or not lacks):
             raise
-        # The next event has another form than the table: a form that the log does not have yet, or an earlier one.
-        changes_at, unknown = wanted.formed.place or history.later[0][0], True
-    partitions = _partition_names(follower, wanted) if history.partitions else set[tuple[str, str]]()
-    changes_at = _first_change(changes_at, next_partition(follower, of, history, there), wanted, history)
+        # The next event does not fit the table: the history lacks the table's version, or the event is of an older one.
+        changes_at, is_unknown = wanted.reached.place or history.later[0][0], True
+    partitions = _partition_names(follower, wanted) if history.partitions else set[Name]()
+    changes_at = _first_change(changes_at, next_partition(follower, of, history, table), wanted, history)
     followed = {column.name for column in columns}
-    names = [column["name"] for column in there["columns"]]
+    names = [column["name"] for column in table["columns"]]
     return FollowedTable(
         history.oid,
         wanted,
         columns,
-        tuple(each["name"] for each in there["columns"] if each["name"] not in followed and not each["generated"]),
-        there["partitioned"],
-        there["fires"] or (history.full and all(column.equals is None for column in columns)),
+        tuple(each["name"] for each in table["columns"] if each["name"] not in followed and not each["generated"]),
+        table["partitioned"],
+        table["fires"] or (history.full and all(column.equals is None for column in columns)),
         history.full,
         _unused_mark([*names, *(column.source.name for column in columns)]),
         changes_at,
-        unknown,
-        _uniques(columns, there),
+        is_unknown,
+        _uniques(columns, table),
         {oid: sql.Identifier(*name) if name in partitions else None for oid, name in history.partitions.items()},
     )
 
@@ -251,28 +253,28 @@ def _unused_mark(names: Collection[str]) -> str:
 
 
 def _first_change(
-    changes_at: HistoryPlace | None, divided: Partition | None, wanted: TableToFollow, history: TableHistory
+    changes_at: HistoryPlace | None, partition: Partition | None, wanted: TableToFollow, history: TableHistory
 ) -> HistoryPlace | None:
-    """Return the first place in the log at which the follower's table must change its form, partitions or name."""
-    named = history.named_later
+    """Return the first place at which the follower's table must get another version, partition or name."""
+    named = history.later_name
     is_named = named is not None and named[1] == (wanted.schema, wanted.name)
-    places = [changes_at, divided and divided.place, named and not is_named and named[0], wanted.joins_at]
+    places = [changes_at, partition and partition.place, named and not is_named and named[0], wanted.joins_at]
     return min((place for place in places if place), default=None)
 
 
 def _columns(
-    name: str, wanted: TableToFollow, history: TableHistory, there: Mapping[str, Any]
+    name: str, wanted: TableToFollow, history: TableHistory, described: Description
 ) -> tuple[FollowedColumn, ...]:
-    by_name = {column["name"]: column for column in there["columns"]}
+    by_name = {column["name"]: column for column in described["columns"]}
     if missing := [column.name for column in history.columns if column.name not in by_name]:
         raise FollowerError(
             f"table {wanted.schema}.{wanted.name} of the follower has no column {', '.join(missing)}: add it there"
         )
-    key = {column.name for column in history.columns if column.key_place is not None}
-    operators = next((found for found in there["keys"] if found is not None and found.keys() == key), None)
+    key = {column.name for column in history.columns if column.key_index is not None}
+    operators = next((found for found in described["keys"] if found is not None and found.keys() == key), None)
     # A deferrable key is unique only at a commit; if the log has complete old rows, rows are found by all values.
     if key and operators is None and not history.full:
-        _require_possible(name, wanted, key, there)
+        _require_possible(name, wanted, key, described)
         raise FollowerError(
             f"table {wanted.schema}.{wanted.name} of the follower has no unique index on its key"
             f" ({', '.join(sorted(key))}) that is not deferrable: create one"
@@ -286,23 +288,26 @@ def _columns(
             column.document or at["document"],
             at["large"],
             not at["generated"],
-            (operators or {}).get(column.name) if column.key_place is not None else None,
+            (operators or {}).get(column.name) if column.key_index is not None else None,
         )
         for column in history.columns
-        if not (at := by_name[column.name])["generated"] or column.key_place is not None
+        if not (at := by_name[column.name])["generated"] or column.key_index is not None
     )
 
 
-def _uniques(columns: Sequence[FollowedColumn], there: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], ...]:
+def _uniques(columns: Sequence[FollowedColumn], described: Description) -> tuple[tuple[tuple[str, str], ...], ...]:
     key = {column.name for column in columns if column.equals is not None}
     written = {column.name for column in columns if column.written}
-    found = [each for each in there["keys"] if each and each.keys() != key and each.keys() <= written]
+    found = [each for each in described["keys"] if each and each.keys() != key and each.keys() <= written]
     return tuple(tuple(sorted(each.items())) for each in found)
 
 
-def _require_possible(name: str, wanted: TableToFollow, key: Collection[str], there: Mapping[str, Any]) -> None:
-    """Raise SchemaChangeError if the follower's table can have no index on this key, which its partitions have."""
-    if set(there["divided_by"]) <= set(key):
+def _require_possible(name: str, wanted: TableToFollow, key: Collection[str], described: Description) -> None:
+    """Raise SchemaChangeError if the follower's table can have no unique index on this key.
+
+    A unique index of a partitioned table must contain the columns of the partition key.
+    """
+    if set(described["partition_columns"]) <= set(key):
         return
     table = f"{wanted.schema}.{wanted.name}"
     raise SchemaChangeError(
@@ -324,7 +329,7 @@ def describe(follower: Connection, names: Collection[Name]) -> dict[Name, Descri
     return {(each["schema"], each["name"]): each for each in found}
 
 
-def _partition_names(follower: Connection, wanted: TableToFollow) -> set[tuple[str, str]]:
+def _partition_names(follower: Connection, wanted: TableToFollow) -> set[Name]:
     """Return the names of a table's partitions at the follower."""
     values = {"table": sql.Identifier(wanted.schema, wanted.name).as_string(follower)}
     return set(follower.execute(statement(_FOLDER, "name_partitions"), values).fetchall())

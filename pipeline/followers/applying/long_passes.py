@@ -26,7 +26,7 @@ BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class _LongPassRow:
-    """A row of the query. `shares`: table, number of events, True if all add new rows, and seqs of truncates."""
+    """A row of the query. Each of `shares`: table, number of events, True if all add new rows, seqs of truncates."""
 
     upto: int
     whole: bool
@@ -37,11 +37,11 @@ class _LongPassRow:
     events: int
     size: int
     shares: Sequence[tuple[int, int, bool, list[int]]]
-    version: int
+    history_number: int
 
 
 class LongPassPlanner:
-    """Plans long passes of one events table, for the current form of the tables."""
+    """Plans long passes of one events table, for the current versions of the tables."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class LongPassPlanner:
         size: int,
         gap: EpochGap | None = None,
     ) -> None:
-        """`events`: the most in one pass. `size`: the most bytes, see BYTES. `gap`: stop before its epoch."""
+        """`events`, `size`: the most events, and the most bytes as in BYTES. `gap`: stop before its epoch."""
         self._log, self._events, self._size, self._ask_for = log, events, size, events
         self._query = (
             sql.SQL(statement("followers.applying", "long_pass"))
@@ -94,7 +94,7 @@ class LongPassPlanner:
             found.events,
             sorted(oid for oid, events, _, _ in found.shares if events),
             tuple(sorted((seq, oid) for oid, _, _, truncates in found.shares for seq in truncates)),
-            found.version,
+            found.history_number,
             True,
             {oid: TableShare(events, only_new) for oid, events, only_new, _ in found.shares},
         )

@@ -1,4 +1,4 @@
-"""Reads the outcome of events for each row. The pipeline database combines the events of a row, or lists them singly.
+"""Reads the outcome of events for each row: what they make of it. The pipeline database combines a row's events.
 
 Small results are read as objects. Large results are streamed as COPY text, without an object for each row.
 """
@@ -23,7 +23,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 Operation = Literal["insert", "update", "delete", "move", "upsert", "truncate"]
-"""The operations. `move`: an update that changes the key. `upsert`: it is unknown if the row existed."""
+"""What is done to a row. `move`: an update that changes the key. `upsert`: it is unknown if the row exists."""
 T = TypeVar("T")
 _FOLDER = "followers.applying"
 _NO_KEY = sql.SQL("false")
@@ -60,7 +60,7 @@ class OrderedEvent:
 
 
 class OutcomeReader:
-    """Reads outcomes from one events table for the current form of the tables; another form needs another reader."""
+    """Reads outcomes from one events table, for the current versions of the tables; others need a new reader."""
 
     def __init__(self, log: Connection, source: uuid.UUID, events_table: EventsTable) -> None:
         self._log, self._source, self._events_table = log, source, events_table
@@ -188,9 +188,10 @@ def _require_key(table: FollowedTable, outcome: RowOutcome) -> None:
 def row_identity(table: FollowedTable) -> dict[str, sql.Composable]:
     """Return the parts of a fold that identify rows: more columns, the identity before an update, and after it.
 
-    A fold knows a row by its key, or by all of its values if two rows may share a key. A deferrable key is unique only
-    at a commit, and the log does not tell that a key is deferrable. Its replica identity can only be `full`, so if
-    events have complete old rows, their values tell rows apart. A fold treats equal rows as one.
+    A fold knows a row by its key, or by all of its values if two rows may share a key. That can happen if the key is
+    deferrable, because such a key is unique only at a commit. The log does not tell that a key is deferrable. But the
+    table's replica identity is then `full`, so events have complete old rows, whose values tell rows apart. A fold
+    treats equal rows as one.
     """
     renamed = any(len(column.source.names) > 1 for column in table.columns)
     # Partitions may have different replica identities.
@@ -233,7 +234,7 @@ def new_row(table: FollowedTable) -> sql.Composable:
 
 
 def folded(table: FollowedTable, events_table: EventsTable) -> sql.Composable:
-    """Return the columns after the operation, seq, strictness and missing columns: the old key and the new values."""
+    """Return the columns of `relay_folded.sql` after the missing columns: the old key and the new values."""
     columns = [*(_old(table, column, events_table) for column in table.key)]
     columns += [_new(column) for column in table.columns if column.written]
     return sql.Composed([sql.SQL(", {}").format(column) for column in columns])

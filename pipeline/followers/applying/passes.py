@@ -1,6 +1,6 @@
-"""Plans passes. A pass is a group of events that are applied together; a transaction applies one or more passes.
+"""Plans passes. A pass is a range of events that are applied together; a transaction applies one or more passes.
 
-The log shows only complete transactions (docs/guarantees.md, G3), so a pass that reaches its end has complete ones.
+The log shows only complete transactions (docs/guarantees.md, G3), so the last transaction of the log is complete, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REASONS = {
     "skipped": "it stands for a transaction that the source could not send",
     "parked": "it stands for a change that could not be written to the log",
     "changed": "from there on the table has other columns, types or another key",
-    "unknown": "it is not of the form that the table was copied with",
+    "unknown": "it has other columns or another key than the table was copied with",
 }
 
 
@@ -59,9 +59,9 @@ class PlannedPass:
 
     - `whole`: a transaction ends at `upto`; LSN and time are of that transaction.
     - `transactions`: the number of transactions that begin or continue in it; in a long pass, 2 means several.
-    - `tables`: oids of the tables with changed rows. `truncates`: seqs and oids.
-    - `is_long`: `LongPassPlanner` planned it; `shares`: of such a pass, by oid.
-    - `version`: of the relation history, when the pass was planned.
+    - `tables`: oids of the tables with changed rows. `truncates`: the seq and the table's oid of each truncate.
+    - `is_long`: True if `LongPassPlanner` planned the pass; then `shares` has the share of each table, by oid.
+    - `history_number`: of the relation history, when the pass was planned.
     """
 
     after: int
@@ -74,7 +74,7 @@ class PlannedPass:
     events: int
     tables: Sequence[int]
     truncates: Sequence[tuple[int, int]]
-    version: int
+    history_number: int
     is_long: bool = False
     shares: Mapping[int, TableShare] = field(default_factory=dict)
 
@@ -97,7 +97,7 @@ class _PassRow:
     obstacle_seq: int | None
     obstacle_oid: int | None
     others_upto: int | None
-    version: int
+    history_number: int
 
 
 class PassPlanner:
@@ -115,9 +115,10 @@ class PassPlanner:
     def next(
         self, tables: FollowedTables, after: int, upto: int | None, *, continues: bool = False, single: bool = False
     ) -> PlannedPass | None:
-        """Return the pass after a seq; None if no event follows. No transaction begins in the pass after `upto`.
+        """Return the pass after a seq; None if no event follows.
 
-        `continues`: a transaction is open, which the pass continues. `single`: the pass has only one transaction.
+        `upto`: the pass contains no transaction that begins after this seq. `continues`: a transaction is open, which
+        the pass continues. `single`: the pass has only one transaction.
         Raises NotFollowableError if the next event cannot be applied.
         """
         if self._composed is None or self._composed[0] is not tables:
@@ -156,17 +157,15 @@ class PassPlanner:
         if obstacle == "skipped":
             return NotFollowableError(f"the follower stops before seq {seq}: {_REASONS[obstacle]}", "", seq, obstacle)
         table = tables[found.obstacle_oid or 0]
-        if obstacle == "changed" and table.unknown:
+        if obstacle == "changed" and table.is_unknown:
             obstacle = "unknown"
         said = f"table {table} of the follower stops before seq {seq}: {_REASONS[obstacle]}"
         return NotFollowableError(said, str(table), seq, obstacle, oid=table.oid)
 
     def require_kept(self, after: int) -> None:
-        """Check that retention has kept all events after this seq. The check comes after the reading of the events.
+        """Raise CursorExpiredError unless retention has kept all events after this seq. Call it after reading them.
 
-        That is safe, because retention records a drop before it drops.
-
-            Raises CursorExpiredError.
+        That is safe, because retention records what it will drop before it drops anything.
         """
         floor = self._kept_from.read(self._log)
         if after + 1 < floor:
@@ -187,7 +186,7 @@ def table_parameters(tables: FollowedTables, source: uuid.UUID) -> dict[str, sql
     places = [(table.oid, table.changes_at or _NEVER) for table in tables]
     return {
         "source": sql.Literal(source),
-        "newest_version": table_versions.newest_version_sql(source),
+        "history_number": table_versions.history_number_sql(source),
         "oids": sql.Literal([oid for oid, _ in places]),
         "epochs": sql.Literal([place.epoch for _, place in places]),
         "lsns": sql.Literal([place.lsn for _, place in places]),
@@ -198,11 +197,12 @@ def table_parameters(tables: FollowedTables, source: uuid.UUID) -> dict[str, sql
 
 
 def _copies(tables: FollowedTables) -> dict[str, sql.Composable]:
-    """Return the parts of the query that describe copies, also for partitions: their truncates have their oids.
+    """Return the parts of the query that describe copies.
 
-    A partition may have been a separate table before, which has another copy.
+    A truncate of a partition has the partition's oid, so each partition gets the copy of its table, unless it was a
+    separate table before and has its own copy.
     """
-    copies = {table.oid: table.wanted.copied for table in tables}
+    copies = {table.oid: table.wanted.copy for table in tables}
     of_partitions = {oid: copies[table.oid] for table in tables for oid in table.partitions if oid not in copies}
     found = [(oid, copy) for oid, copy in {**copies, **of_partitions}.items() if copy is not None]
     names = ("(c.oid is not null)", "c.epoch", "c.lsn", "c.snapshot", "c.next_xid")
@@ -230,5 +230,5 @@ def _pass(after: int, found: _PassRow) -> PlannedPass:
         found.events,
         found.tables,
         tuple(zip(found.truncate_seqs, found.truncate_oids, strict=True)),
-        found.version,
+        found.history_number,
     )

@@ -1,6 +1,6 @@
-"""Stores the position of a follower, which is the last seq that it has applied, in the follower's own database.
+"""Stores the position of a follower, up to which it has applied the log, in the follower's own database.
 
-The position changes in the transaction that applies the changes, so neither a crash nor a restore can separate the two.
+The position moves in the transaction that applies the changes, so neither a crash nor a restore can separate the two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
-VERSION = 6
+SCHEMA_VERSION = 6
 """The version of the schema `pipeline_follower`."""
 _FOLDER = "followers.applying"
 _BEGIN_POSITION = """\
@@ -33,7 +33,7 @@ where source_database_id = %(source)s and follower = %(follower)s
 """Start a new generation, because the list of tables that follow the log changes at this position."""
 _REOPEN_POSITION = """\
 update pipeline_follower.position set released = null
-where source_database_id = %(source)s and follower = %(follower)s and released < %(registration)s
+where source_database_id = %(source)s and follower = %(follower)s and released < %(registration_id)s
 """
 """Let a later registration continue at the position where an earlier one was released."""
 
@@ -63,20 +63,20 @@ def connect(dsn: str) -> Connection:
 def install(follower: Connection) -> None:
     """Create the schema `pipeline_follower` in a follower's database, or upgrade it.
 
-    Raises FollowerError if a newer version of this server has made it.
+    Raises FollowerError if a newer server has made it.
     """
-    if installed_version(follower) == VERSION:
+    if schema_version(follower) == SCHEMA_VERSION:
         return
     with follower.transaction():
         lock(follower)
-        if (found := installed_version(follower) or 0) > VERSION:
+        if (found := schema_version(follower) or 0) > SCHEMA_VERSION:
             raise FollowerError(
                 f"the schema pipeline_follower of this follower has version {found}, from a newer server; this server"
-                f" knows version {VERSION}: run the newer server"
+                f" knows version {SCHEMA_VERSION}: run the newer server"
             )
         follower.execute(
             sql.SQL(statement(_FOLDER, "install")).format(
-                version=sql.Literal(f"version {VERSION} of what appliers of the log keep here")
+                version=sql.Literal(f"version {SCHEMA_VERSION} of what appliers of the log keep here")
             )
         )
 
@@ -86,9 +86,9 @@ def lock(follower: Connection) -> None:
     follower.execute("select pg_advisory_xact_lock(hashtext('pipeline_follower'))")
 
 
-def installed_version(follower: Connection) -> int | None:
+def schema_version(follower: Connection) -> int | None:
     """Return the version of the schema `pipeline_follower` from its comment; None if the schema does not exist."""
-    found: int | None = queries.value(follower, statement(_FOLDER, "installed_version"))
+    found: int | None = queries.value(follower, statement(_FOLDER, "schema_version"))
     return found
 
 
@@ -111,28 +111,29 @@ def begin(follower: Connection, position: FollowerPosition) -> bool:
     return follower.execute(_BEGIN_POSITION, vars(position)).rowcount == 1
 
 
-def release(follower: Connection, source: uuid.UUID, name: str, registration: int) -> FollowerPosition | None:
-    """Release the follower: no later transaction may change its position. Waits for the applier's open transaction.
+def release(follower: Connection, source: uuid.UUID, name: str, registration_id: int) -> FollowerPosition | None:
+    """Release the follower: no later transaction may move its position. Waits for the applier's open transaction.
 
-    Returns the position, or None if the follower has none. A registration that is already released stays as it is.
+    `registration_id`: the registration that ends; if one was released already, that stays stored. Returns the position,
+    or None if the follower has none.
     """
-    values = {"source": source, "follower": name, "registration": registration}
+    values = {"source": source, "follower": name, "registration_id": registration_id}
     return queries.one(follower, FollowerPosition, statement(_FOLDER, "release_position"), values)
 
 
-def is_released(follower: Connection, source: uuid.UUID, name: str, registration: int) -> bool:
+def is_released(follower: Connection, source: uuid.UUID, name: str, registration_id: int) -> bool:
     """Return True if this registration, or a later one, has been released."""
     values = {"source": source, "follower": name}
     found = queries.value(follower, statement(_FOLDER, "find_released"), values)
-    return found is not None and found >= registration
+    return found is not None and found >= registration_id
 
 
-def reopen(follower: Connection, source: uuid.UUID, name: str, registration: int) -> None:
+def reopen(follower: Connection, source: uuid.UUID, name: str, registration_id: int) -> None:
     """Let this registration continue at the position where an earlier one was released.
 
     Raises FollowerReleasedError if this registration itself was released.
     """
-    values = {"source": source, "follower": name, "registration": registration}
+    values = {"source": source, "follower": name, "registration_id": registration_id}
     follower.execute(_REOPEN_POSITION, values)
     _require_unreleased(follower, source, name)
 
@@ -144,7 +145,7 @@ def _require_unreleased(follower: Connection, source: uuid.UUID, name: str) -> N
 
 
 def move(follower: Connection, before: FollowerPosition, after: FollowerPosition) -> None:
-    """Move the position, as the first statement of a transaction that applies changes. Other appliers wait for it.
+    """Move the position, as the first statement of a transaction that applies changes; other appliers wait for its end.
 
     Raises ApplierOvertakenError if the position is not `before`, FollowedTablesChangedError if its generation is newer,
     and FollowerReleasedError if it was released.

@@ -25,11 +25,11 @@ Item = PlannedPass | PassPart | PassEnd
 
 
 class ReadAheadError(Exception):
-    """A pass could not be read ahead to its end. The reason appears if the applier reads the log itself."""
+    """A pass could not be read ahead to its end. The applier must read the log itself, and gets the reason there."""
 
 
 class AheadReader:
-    """Reads passes after a seq until the log ends, a table changes or an error occurs; then the caller must read it."""
+    """Reads passes after a seq until the log ends, a table changes or an error occurs. Then the caller must read."""
 
     def __init__(
         self,

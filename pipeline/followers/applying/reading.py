@@ -17,8 +17,8 @@ from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 
 PLANS = {
-    # A range of seqs is read by index, with any other condition, and even if the log is short when the plan is made:
-    # planning takes longer than reading a few events.
+    # One plan reads all ranges of seqs, by index, even if the log was short when the plan was made. To plan again would
+    # take longer than to read a few events.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
@@ -35,8 +35,9 @@ class PassSizes:
     """Limits of passes.
 
     - `events`, `long`: the most events in a pass, and in a long pass.
-    - `relayed`: from this number of events on, those of one table are relayed as COPY text; fewer are cheaper as JSON.
-    - `added`: the same limit if all of them are new rows, which need no temporary table.
+    - `relayed`: if a pass has at least this number of events of one table, they are relayed as COPY text; fewer are
+      cheaper as JSON.
+    - `added`: the same limit if all of these events add rows, because new rows need no temporary table.
     - `long_bytes`: the most bytes that the records of a long pass take in the log.
     """
 
@@ -60,7 +61,7 @@ class FewOutcomes:
 
 @dataclass(frozen=True)
 class ManyOutcomes:
-    """The start of blocks of COPY text for one table, which an empty block ends.
+    """Announces blocks of COPY text for one table; an empty block ends them.
 
     `new`: the number of rows, if all are new; else None.
     """
@@ -85,7 +86,7 @@ PassPart = FewOutcomes | ManyOutcomes | bytes | EventsInOrder
 
 
 class LogReader:
-    """Reads passes and their parts over its own connection for the current form of the tables."""
+    """Reads passes and their parts over its own connection, for the current versions of the tables."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class LogReader:
         while True:
             self._is_behind = True
             planned = self.next(after, continues=continues, single=continues)
-            if planned is None or planned.version != self.tables.version:
+            if planned is None or planned.history_number != self.tables.history_number:
                 return
             yield planned
             yield from self.parts(planned)
@@ -132,8 +133,7 @@ class LogReader:
     def parts(self, planned: PlannedPass) -> Generator[PassPart, None, None]:
         """Yield the outcomes of a pass for each table, then the events that are written one by one.
 
-        Raises CursorExpiredError at the end if retention has dropped some of the events: it records that before it
-        drops them.
+        Raises CursorExpiredError at the end if retention may have dropped some of the events.
         """
         emptied = {oid: seq for seq, oid in planned.truncates}
         for oid in sorted(planned.tables):
@@ -165,5 +165,5 @@ class LogReader:
 
 
 def _adds_rows(table: FollowedTable, planned: PlannedPass) -> bool:
-    """Return True if inserts of this pass add new rows with values; while a table is filled, a row may exist."""
+    """Return True if each insert of this pass adds a row with values; while a table is filled, the row may exist."""
     return planned.after >= table.wanted.filled_upto and any(column.written for column in table.columns)

@@ -91,7 +91,7 @@ def old_key(table: FollowedTable, event: str, moved: sql.Composable) -> sql.Comp
     `event`: the alias of the event. `moved`: SQL that is true if the event changed the key.
     """
     parts = []
-    for place, column in enumerate(table.key):
+    for index, column in enumerate(table.key):
         called = _called_by(column.source, event)
         values = {"e": sql.SQL(event), "name": called, "moved": moved}
         if column.as_text:
@@ -101,7 +101,7 @@ def old_key(table: FollowedTable, event: str, moved: sql.Composable) -> sql.Comp
             value = sql.SQL(f"to_json(coalesce({text}))::text").format(**values)
         else:
             value = sql.SQL("coalesce((({e}.record || old.changes) -> {name})::text, 'null')").format(**values)
-        marked = sql.SQL("',\"' || {} || 'old{}\":' || {}").format(sql.Literal(table.mark), place, value)
+        marked = sql.SQL("',\"' || {} || 'old{}\":' || {}").format(sql.Literal(table.mark), index, value)
         parts.append(marked)
     if not parts:
         return sql.SQL("''")
@@ -124,25 +124,26 @@ def old_row(table: FollowedTable) -> sql.Composable:
     """Return SQL for the part of an element with all values of the row before the event `e`; for tables without a key.
 
     If an update replaces a json value, the log has the old value only as jsonb, or as text if jsonb does not accept it.
-    So the element has both forms. Rows that differ only in white space of their json are the same to the follower.
+    So the element has it as `old` text and as `like` jsonb. Rows that differ only in white space of their json are the
+    same to the follower.
     """
     parts: list[sql.Composable] = []
-    for place, column in enumerate(table.columns):
-        values = {"mark": sql.Literal(table.mark), "place": place, "name": name(column.source)}
+    for index, column in enumerate(table.columns):
+        values = {"mark": sql.Literal(table.mark), "index": index, "name": name(column.source)}
         if column.as_text:
             changed = sql.SQL("coalesce(e.changes ? {name}, false)").format(**values)
             values |= {"changed": changed, "kept": value(column)}
             parts.append(
                 sql.SQL(
-                    "',\"' || {mark} || 'old{place}\":' || coalesce(to_json("
+                    "',\"' || {mark} || 'old{index}\":' || coalesce(to_json("
                     "case when {changed} then e.changes ->> {name} else ({kept})::text end)::text, 'null')"
-                    " || ',\"' || {mark} || 'like{place}\":' || coalesce(to_json("
+                    " || ',\"' || {mark} || 'like{index}\":' || coalesce(to_json("
                     "case when {changed} then (e.changes -> {name})::text end)::text, 'null')"
                 ).format(**values)
             )
         else:
             parts.append(
-                sql.SQL("',\"' || {mark} || 'old{place}\":' || coalesce((old.row -> {name})::text, 'null')").format(
+                sql.SQL("',\"' || {mark} || 'old{index}\":' || coalesce((old.row -> {name})::text, 'null')").format(
                     **values
                 )
             )
@@ -155,7 +156,7 @@ def old_row(table: FollowedTable) -> sql.Composable:
 
 
 def lenient(table: FollowedTable) -> sql.Composable:
-    """Return SQL that is true if the event `e` states the row's values, but the follower may already have the row."""
+    """Return SQL that is true if it is unknown whether the follower has the row that the event `e` writes."""
     return sql.SQL(
         "(e.action = 'read' or coalesce(e.metadata ?| array['recovered', 'retried'], false) or e.seq <= {})"
     ).format(table.wanted.filled_upto)
@@ -174,8 +175,8 @@ def counts(table: FollowedTable) -> sql.Composable:
 
 
 def in_copy(table: FollowedTable) -> sql.Composable:
-    """Return SQL that is true if the rows that were copied into the table already contain the event `e`."""
-    return sql.SQL("false") if table.wanted.copied is None else table.wanted.copied.contains
+    """Return SQL that is true if the table's copy contains the event `e`."""
+    return sql.SQL("false") if table.wanted.copy is None else table.wanted.copy.contains
 
 
 def changes_key(table: FollowedTable) -> sql.Composable:

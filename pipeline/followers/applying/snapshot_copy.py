@@ -1,28 +1,27 @@
-"""Describes a table's copy in a snapshot of the source, and which events its rows contain already."""
+"""Describes the copy of a table: the snapshot of the source that was copied, and which events its rows contain."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from psycopg import sql
 
-from pipeline.followers.applying.table_versions import HistoryPlace
+from pipeline.followers.applying.table_versions import CopiedColumns, HistoryPlace
 from pipeline.postgres.queries import statement
 
 
 @dataclass(frozen=True)
 class SnapshotCopy:
-    """A copy of a table in a snapshot of the source in this epoch. `snapshot`: a pg_snapshot as text.
+    """The copy of a table as of a snapshot of the source, in this epoch. `snapshot`: a pg_snapshot as text.
 
-    `lsn`: the end of WAL, read with the snapshot; all its transactions committed before that. `form`: name, type and
-    modifier of each column that was published then; None if the table was dropped by then.
+    `lsn`: the end of WAL, read with the snapshot; all transactions that the snapshot contains committed before that.
+    `columns`: the columns that were published then; None if the table was dropped by then.
     """
 
     source_epoch: int
     snapshot: str
     lsn: int
-    form: list[list[Any]] | None = None
+    columns: CopiedColumns | None = None
 
     @property
     def place(self) -> HistoryPlace:

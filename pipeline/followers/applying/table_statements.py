@@ -39,7 +39,7 @@ class TableStatements:
         """Update rows by their keys. The key does not change, nor do values that the element leaves out."""
         columns = [column for column in self._shape.written if column.equals is None]
         if not columns:
-            return self._compose("look_for_rows", given=self._shape.marks, same=self._shape.same_key)
+            return self._compose("require_rows", given=self._shape.marks, same=self._shape.same_key)
         return self._update(columns)
 
     @cached_property
@@ -88,7 +88,7 @@ class TableStatements:
     def put_back(self) -> str:
         """Insert the deleted rows again with their new values."""
         values = [*map(self._value_or_carried, self._shape.written)]
-        values += [sql.SQL("c.{}").format(_place(self._carried.index(name))) for name in self.table.own]
+        values += [sql.SQL("c.{}").format(_carried_column(self._carried.index(name))) for name in self.table.own]
         return self._insert("put_back_rows", values, own=self.table.own)
 
     @cached_property
@@ -106,7 +106,7 @@ class TableStatements:
     def _carried_values(self) -> sql.Composable:
         carried = enumerate(self._carried)
         return sql.Composed(
-            [sql.SQL(", t.{} as {}").format(sql.Identifier(name), _place(place)) for place, name in carried]
+            [sql.SQL(", t.{} as {}").format(sql.Identifier(name), _carried_column(index)) for index, name in carried]
         )
 
     def _insert(
@@ -142,11 +142,11 @@ class TableStatements:
         value = self._shape.value(column)
         if column.equals is not None:
             return value
-        carried = _place(self._carried.index(column.name))
+        carried = _carried_column(self._carried.index(column.name))
         left = self._shape.marked("left")
         return sql.SQL("case when {} = any(s.{}) then c.{} else {} end").format(column.name, left, carried, value)
 
 
-def _place(place: int) -> sql.Identifier:
+def _carried_column(index: int) -> sql.Identifier:
     """Return the column of the temporary table for a kept value."""
-    return sql.Identifier(f"c{place}")
+    return sql.Identifier(f"c{index}")

@@ -37,14 +37,14 @@ class LogSelection:
 
 @dataclass(frozen=True)
 class NothingNext:
-    """The answer that the log has no later event. `version`: the version of the relation history at that moment."""
+    """The answer that the log has no later event. `history_number`: of the relation history at that moment."""
 
-    version: int
+    history_number: int
 
 
 @dataclass(frozen=True)
 class ReadAlone:
-    """The answer that the applier must read alone. `upto`: a seq at which a shared pass begins; None: there is none."""
+    """The answer that the applier must read alone. `upto`: the seq at which a shared pass begins; None: none does."""
 
     upto: int | None = None
 
@@ -63,7 +63,7 @@ class SharedReader(Protocol):
 
 
 class UpcomingPasses:
-    """The next passes of one applier, for the current form of its tables."""
+    """The next passes of one applier, for the current versions of its tables."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class UpcomingPasses:
             upto = answer.upto
         if found is None:
             found = self._ask(after, upto, continues=continues, single=single, closely=closely)
-        return found or NothingNext(table_versions.newest_version(self._log, self._source.id))
+        return found or NothingNext(table_versions.history_number(self._log, self._source.id))
 
     def _read_ahead(self, after: int) -> PlannedPass | None:
         if self._ahead is None:
@@ -150,7 +150,7 @@ class UpcomingPasses:
         return found
 
     def _begin_ahead(self, found: PlannedPass, upto: int | None) -> None:
-        """Start to read ahead after a pass that is really long, unless a shared pass begins soon."""
+        """Start to read ahead after a long pass with many events, unless a shared pass begins soon."""
         if self._connect is None or not found.is_long or found.events < self._source.sizes.relayed:
             return
         if upto is None or found.upto + self._source.sizes.long < upto:

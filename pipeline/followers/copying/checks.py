@@ -74,7 +74,7 @@ def record(follower: Connection, here: FollowerPosition, table: NamedTable) -> N
     _record(follower, here, table, _find(follower, here, table))
 
 
-def take_off(follower: Connection, here: FollowerPosition, table: NamedTable) -> list[str]:
+def drop_all(follower: Connection, here: FollowerPosition, table: NamedTable) -> list[str]:
     """Drop the checks of a table that the server created and that has no rows yet, in the open transaction.
 
     Returns the statements that add the checks again.

@@ -1,6 +1,6 @@
-"""Checks how far a follower has applied the log, compared with its copies.
+"""Checks if a follower has applied the log up to a place, such as those of its copies.
 
-Until the follower is past its copies, its tables have the state of different moments.
+Until the follower is past the places of all its copies, its tables are as of different moments.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ def outstanding(
     log: Connection, here: FollowerPosition, made: Mapping[int, SnapshotCopy | None]
 ) -> dict[int, SnapshotCopy]:
     """Return the copies, by oid, that may already contain events after this position."""
-    found = {oid: copied for oid, copied in made.items() if copied is not None and not _is_behind(here, copied.place)}
-    return found if found and not _at_the_end(log, here, max(copied.place for copied in found.values())) else {}
+    found = {oid: copy for oid, copy in made.items() if copy is not None and not _is_past(here, copy.place)}
+    return found if found and not _at_the_end(log, here, max(copy.place for copy in found.values())) else {}
 
 
 def reaches(log: Connection, here: FollowerPosition, place: HistoryPlace) -> bool:
-    """Return True if everything before this place of the log is applied."""
-    return _is_behind(here, place) or _at_the_end(log, here, place)
+    """Return True if the follower has applied everything before this place."""
+    return _is_past(here, place) or _at_the_end(log, here, place)
 
 
-def _is_behind(here: FollowerPosition, place: HistoryPlace) -> bool:
+def _is_past(here: FollowerPosition, place: HistoryPlace) -> bool:
     return place <= HistoryPlace(here.source_epoch, here.commit_lsn or 0, _LAST)
 
 
-def _at_the_end(log: Connection, here: FollowerPosition, newest: HistoryPlace) -> bool:
+def _at_the_end(log: Connection, here: FollowerPosition, place: HistoryPlace) -> bool:
     """Return True if the log has no event after the position, and can get none before this place.
 
-    This is so if nothing is written at the source.
+    Then the position does not move past the place until the source is written again.
     """
     epoch = queries.value(log, statement("followers.copying", "source_epoch"), {"source": here.source})
-    if epoch is None or epoch < newest.epoch:
+    if epoch is None or epoch < place.epoch:
         return False
     # All events that were staged in an epoch are in the log before the next epoch begins.
-    if epoch == newest.epoch and not progress.log_reaches(log, here.source, newest.lsn)[0]:
+    if epoch == place.epoch and not progress.log_reaches(log, here.source, place.lsn)[0]:
         return False
     return not queries.value(log, _MORE_EVENTS, vars(here))

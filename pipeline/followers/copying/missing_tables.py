@@ -20,11 +20,11 @@ from pipeline.followers.copying import (
     pending_statements,
     refusals,
     schema_dump,
-    source_forms,
+    source_definitions,
     taken_names,
 )
 from pipeline.followers.copying.schema_dump import SchemaDump
-from pipeline.followers.copying.source_forms import SourceForm
+from pipeline.followers.copying.source_definitions import SourceDefinition
 from pipeline.followers.registry import NamedTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -41,12 +41,12 @@ def make(
     """Create the tables that the follower lacks, as they are at the source now; returns the refused ones, and why.
 
     `follower`: a session that no other code uses, because its settings change. The transaction that creates a table
-    also stores its form, and the statements that must run after its copy. Raises FollowedTablesChangedError if a table
-    was renamed at the source.
+    also stores its definition, and the statements that must run after its copy. Raises FollowedTablesChangedError if a
+    table was renamed at the source.
     """
 
     def store_rest(table: NamedTable, dumped: _TableDump, preamble: str) -> None:
-        after = [*dumped.dump.after, *checks.take_off(follower, here, table)]
+        after = [*dumped.dump.after, *checks.drop_all(follower, here, table)]
         pending_statements.store(follower, here, table.table_oid, [preamble + each for each in after])
 
     return _make(source, dsn, follower, here, tables, store_rest)
@@ -65,10 +65,10 @@ def make_whole(source: Connection, dsn: str, follower: Connection, here: Followe
 
 @dataclass(frozen=True)
 class _TableDump:
-    """A table with its partitions. `form`: the table's form in the dump. `names`: schemas and names of its parts."""
+    """A table with its partitions. `definition`: the table's in the dump. `names`: schemas and names of its parts."""
 
     dump: SchemaDump
-    form: SourceForm
+    definition: SourceDefinition
     names: Collection[tuple[str, str]]
 
 
@@ -99,7 +99,7 @@ def _make(
                         follower.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
                     taken_names.free(follower, here, each.names)
                     follower.execute((preamble + each.dump.before).encode())
-                    copies.store_form(follower, here, each.form)
+                    copies.store_definition(follower, here, each.definition)
                     finish(table, each, preamble)
             except psycopg.Error as error:
                 if connections.is_gone(error) or connections.is_ours(error):
@@ -134,7 +134,7 @@ def _dump_at_once(source: Connection, dsn: str, tables: Sequence[NamedTable]) ->
     """Dump all tables at once. If a table is altered during the dump, all are dumped again. Raises FollowerError."""
     values = {"oids": [table.table_oid for table in tables]}
     for _ in range(TRIES):
-        forms = source_forms.read(source, values["oids"])
+        definitions = source_definitions.read(source, values["oids"])
         found = source.execute(statement(_ROOM, "tree_of_tables"), values).fetchall()
         if not found:
             return {}
@@ -142,15 +142,16 @@ def _dump_at_once(source: Connection, dsn: str, tables: Sequence[NamedTable]) ->
         labels = defaultdict[int, set[tuple[str, str]]](set)
         for oid, schema, label in source.execute(statement(_ROOM, "labels_of_dump"), values):
             labels[oid].add((schema, label))
-        if source_forms.read(source, values["oids"]) == forms:
-            there = [table for table in tables if table.table_oid in forms]
-            if any(forms[each.table_oid].called != (each.table_schema, each.table_name) for each in there):
+        if source_definitions.read(source, values["oids"]) == definitions:
+            there = [table for table in tables if table.table_oid in definitions]
+            if any(definitions[each.table_oid].called != (each.table_schema, each.table_name) for each in there):
                 raise FollowedTablesChangedError(
                     "tables of a follower were renamed at the source before they were made"
                 )
             parts = {table: labels[table.table_oid] for table in there}
             return {
-                table: _TableDump(dump.select(names), forms[table.table_oid], names) for table, names in parts.items()
+                table: _TableDump(dump.select(names), definitions[table.table_oid], names)
+                for table, names in parts.items()
             }
     raise FollowerError(
         f"--schema create: tables of the source are altered all the time, so {TRIES} dumps of their schema were"
@@ -159,7 +160,7 @@ def _dump_at_once(source: Connection, dsn: str, tables: Sequence[NamedTable]) ->
 
 
 def lacking(follower: Connection, tables: Sequence[NamedTable]) -> list[NamedTable]:
-    """Return the tables under whose names the follower has nothing."""
+    """Return the tables whose names no relation of the follower has."""
     names = {(table.table_schema, table.table_name): table for table in tables}
     values = {"schemas": [schema for schema, _ in names], "names": [name for _, name in names]}
     return [names[found] for found in follower.execute(statement(_ROOM, "missing_tables"), values).fetchall()]

@@ -52,24 +52,24 @@ class RefusedRow:
         for each in _unique(follower, self.schema, self.table, self.constraint):
             name = each.schema, each.table
             if name not in theirs:
-                theirs[name] = [index.form for index in _unique(source, *name)]
-            texts += [each.drops] if each.form not in theirs[name] else []
+                theirs[name] = [index.definition for index in _unique(source, *name)]
+            texts += [each.drops] if each.definition not in theirs[name] else []
         return texts
 
 
 @dataclass(frozen=True)
 class _UniqueIndex:
-    """A unique index. `form`: its keys and condition. `drops`: the SQL that drops it."""
+    """A unique index. `definition`: its keys and condition. `drops`: the SQL that drops it."""
 
     schema: str
     table: str
-    form: list[str | None]
+    definition: list[str | None]
     drops: str
 
 
 def from_error(error: BaseException) -> RefusedRow | None:
     """Return the row that the follower refused, according to the error or its cause; None for another error."""
-    if isinstance(error, StatementRefusedError) and error.place != "follower":
+    if isinstance(error, StatementRefusedError) and error.database != "follower":
         return None
     cause = error if isinstance(error, psycopg.Error) else error.__cause__
     if not isinstance(cause, _REFUSED):

@@ -1,9 +1,8 @@
-"""Copies tables of a follower again while its other tables follow the log; each copy takes its place at once.
+"""Copies tables of a follower again while its other tables follow the log. A new copy replaces the rows of its table.
 
-A copy has the state of a snapshot S of the source, like a copy that is made before the log is applied. In the
-meantime the applier continues, and skips the table's events. So the transaction in which the copy takes its place
-applies these events to it: from the follower's position before S was taken up to its current position. The applier
-waits only during the last, short part.
+A copy has the rows as of a snapshot S of the source. While it is made, the applier continues and skips the table's
+events. So the transaction that replaces the rows also applies these events to them: from the position that the follower
+had before S was taken, up to its current position. The applier waits only during the last, short part.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pipeline.followers.applying.applier import LogApplier
 from pipeline.followers.applying.followed_tables import TableToFollow
 from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.applying.snapshot_copy import SnapshotCopy
-from pipeline.followers.applying.table_versions import FollowerForm, HistoryPlace
+from pipeline.followers.applying.table_versions import HistoryPlace, ReachedVersion
 from pipeline.followers.copying import checks, copies
 from pipeline.followers.copying.copies import RequestedCopy
 from pipeline.followers.copying.source_tables import (
@@ -47,14 +46,14 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 NEAR = 1000
-"""At most this many seqs of the log are applied while the applier waits, unless the rounds are used up."""
+"""The most seqs of the log that are applied while the applier waits, unless the rounds are used up."""
 ROUNDS = 10
-"""After this many rounds, the applier has to wait, no matter how many seqs remain."""
+"""The number of rounds after which the applier has to wait, no matter how many seqs remain."""
 _ROOM = "followers.copying"
 
 
-class FormAdjuster(Protocol):
-    """Gives a table the form of its copy, as `FormAdjustment` of `pipeline.followers.schema_changes` does."""
+class TableAdjuster(Protocol):
+    """Alters a table to its copy's definition, as `TableAdjustment` of `pipeline.followers.schema_changes` does."""
 
     @property
     def called(self) -> tuple[str, str]: ...
@@ -63,7 +62,7 @@ class FormAdjuster(Protocol):
     def applied(self, description: Mapping[str, Any]) -> dict[str, Any]: ...
     def before(self, description: Mapping[str, Any], columns: Collection[str]) -> list[str]: ...
     def alter_empty(self, identifier: sql.Identifier) -> None: ...
-    def alter(self, replaced: Callable[[], None]) -> None: ...
+    def alter(self, replace_rows: Callable[[], None]) -> None: ...
 
 
 class PlannedRenames(Protocol):
@@ -101,7 +100,7 @@ class TableReplacements:
         say: Callable[[NamedTable, str | None], None],
         make_missing: Callable[[NamedTable], None],
         require_types: Callable[[NamedTable], None],
-        fit: Callable[[NamedTable, HistoryPlace, Collection[str]], FormAdjuster],
+        fit: Callable[[NamedTable, HistoryPlace, Collection[str]], TableAdjuster],
         renaming: TableRenamer,
     ) -> None:
         """Prepare the copies of one follower's tables.
@@ -111,7 +110,7 @@ class TableReplacements:
         - `make_missing`: creates a table that the follower lacks, if the settings allow this, and alters the types of
           its values as at the source.
         - `require_types`: raises CopyDelayedError if such a type was altered since.
-        - `fit`: compares the form that a table had at a place of the log with these columns at the source.
+        - `fit`: returns how the version that a table had at this place must be altered to have these columns.
         """
         self._log, self._follower, self._source, self._registration = log, follower, source, registration
         self._events_table, self._go_on, self._say, self._make_missing = events_table, go_on, say, make_missing
@@ -122,8 +121,8 @@ class TableReplacements:
         """Return the requested copies."""
         return copies.requested(self._follower, self._here())
 
-    def make(self, table: NamedTable, anew: RequestedCopy) -> None:
-        """Copy one of these tables, and let the copy take the place of its rows.
+    def make(self, table: NamedTable, request: RequestedCopy) -> None:
+        """Copy one of these tables, and replace its rows by those of the copy.
 
         Raises CopyDelayedError if the copy has to wait: call again later. Raises CopyInterruptedError,
         ApplierOvertakenError if another copy of the table was made or requested in the meantime, and other errors that
@@ -137,24 +136,24 @@ class TableReplacements:
         del self._begins[table.table_oid]
         self._say(table, None)
         if not relations:  # the source dropped the table: its rows stay, and the log gets no more events of it
-            with self._source.reading(table.table_oid, relations) as copied:
+            with self._source.reading(table.table_oid, relations) as copy:
                 pass
             with self._follower.transaction():
-                copies.finish_replacement(self._follower, self._held(), anew, copied, 0)
+                copies.finish_replacement(self._follower, self._held(), request, copy, 0)
             return
         self._make_missing(table)
         there = describe_existing(self._follower, table)
-        if anew.is_first and not self._registration.truncates:
+        if request.is_first and not self._registration.truncates:
             require_empty(self._follower, table, partitioned=there["partitioned"])
-        fitting = self._fit(table, anew.formed, {name for each in relations for name in each.columns or ()})
+        fitting = self._fit(table, request.version_place, {name for each in relations for name in each.columns or ()})
         self._renaming.require_possible(self._follower, table.table_oid, fitting.called)
         fitted = fitting.applied(there)
         columns = [copied_columns(table, relation, fitted) for relation in relations]
         listed = list(dict.fromkeys(name for names in columns for name in names))
         with closing(self._staged(table, fitted, listed, fitting.before(there, listed))) as staged:
             fitting.alter_empty(staged.into)
-            copied, rows = self._read(table, relations, columns, staged)
-            self._replace(table, anew, staged, fitting, copied, rows, begins)
+            copy, rows = self._read(table, relations, columns, staged)
+            self._replace(table, request, staged, fitting, copy, rows, begins)
 
     def _require_kept(self, table: NamedTable, begins: FollowerPosition) -> None:
         """Raise CopyDelayedError if the log lacks events after this position, so that all tables must be copied."""
@@ -186,41 +185,41 @@ class TableReplacements:
         columns: Sequence[Sequence[str]],
         staged: StagedRows,
     ) -> tuple[SnapshotCopy, int]:
-        """Stage the rows of a snapshot; returns the snapshot and the number of rows."""
-        with self._source.reading(table.table_oid, relations) as copied:
+        """Stage the rows as of a snapshot; returns the copy and the number of its rows."""
+        with self._source.reading(table.table_oid, relations) as copy:
             rows = sum(
                 copy_rows(self._source, relation, names, self._follower, staged.into, self._require_wanted)
                 for relation, names in zip(relations, columns, strict=True)
             )
         self._require_types(table)
         staged.prepare()
-        return copied, rows
+        return copy, rows
 
     def _replace(
         self,
         table: NamedTable,
-        anew: RequestedCopy,
+        request: RequestedCopy,
         staged: StagedRows,
-        fitting: FormAdjuster,
-        copied: SnapshotCopy,
+        fitting: TableAdjuster,
+        copy: SnapshotCopy,
         rows: int,
         begins: FollowerPosition,
     ) -> None:
-        formed = FollowerForm(copied.place, copied.form)
-        wanted = TableToFollow(table.table_schema, table.table_name, formed=formed, copied=copied)
+        reached = ReachedVersion(copy.place, copy.columns)
+        wanted = TableToFollow(table.table_schema, table.table_name, reached=reached, copy=copy)
         with self._follower.transaction():
-            # After this lock, another session has placed its copy of the table, or has ended.
-            self._follower.execute(statement(_ROOM, "wait_for_placing"), self._known_as)
-            if anew not in self.requested():
+            # Once this lock is granted, any other session that was replacing rows of the table has ended.
+            self._follower.execute(statement(_ROOM, "lock_replacements"), self._known_as)
+            if request not in self.requested():
                 raise ApplierOvertakenError(
                     f"table {table.table_schema}.{table.table_name} was copied by another applier"
                 )
             self._replace_rows(table, staged, fitting)
-            gone = self._place(table, anew, wanted, begins, rows, fitting.called)
+            gone = self._catch_up(table, request, wanted, begins, rows, fitting.called)
         self._renaming.forget(self._log, gone)
 
-    def _replace_rows(self, table: NamedTable, staged: StagedRows, fitting: FormAdjuster) -> None:
-        """Replace the table's rows by the staged ones, in the copy's form, even if they violate recorded checks.
+    def _replace_rows(self, table: NamedTable, staged: StagedRows, fitting: TableAdjuster) -> None:
+        """Alter the table and replace its rows by the staged ones, even if these violate recorded checks.
 
         This waits for other sessions that lock the table.
         """
@@ -251,16 +250,16 @@ class TableReplacements:
         if not self._renaming.is_called(self._follower, table):
             raise CopyDelayedError("the table was renamed at the follower just now")
 
-    def _place(
+    def _catch_up(
         self,
         table: NamedTable,
-        anew: RequestedCopy,
+        request: RequestedCopy,
         wanted: TableToFollow,
         begins: FollowerPosition,
         rows: int,
         called: tuple[str, str],
     ) -> Collection[int]:
-        """Apply the log to the copy from `begins` up to the follower's position, and let it follow under this name.
+        """Apply the log to the replaced rows from `begins` up to the follower's position, and rename the table.
 
         Returns the tables that are no longer followed.
         """
@@ -282,9 +281,9 @@ class TableReplacements:
                         self._apply_up_to(applier, here)
                         moves = self._renaming.plan(self._follower, {table.table_oid: called})
                         self._renaming.carry_out(self._follower, here, moves)
-                    assert wanted.copied is not None  # noqa: S101  the caller has set it
-                    self._require_epoch(wanted.copied)
-                    copies.finish_replacement(self._follower, here, anew, wanted.copied, rows)
+                    assert wanted.copy is not None  # noqa: S101  the caller has set it
+                    self._require_epoch(wanted.copy)
+                    copies.finish_replacement(self._follower, here, request, wanted.copy, rows)
                     return moves.gone
             except (StatementRefusedError, SchemaChangeError) as error:
                 _require_lock_alone(error)
@@ -306,10 +305,10 @@ class TableReplacements:
         while applier.position.seq < here.seq and applier.apply(here.seq) is not None:
             self._require_wanted()
 
-    def _require_epoch(self, copied: SnapshotCopy) -> None:
+    def _require_epoch(self, copy: SnapshotCopy) -> None:
         """Raise DatabaseUnavailableError if the source began another epoch while the copy was read."""
         values = {"source": self._registration.source_id}
-        if queries.value(self._log, statement(_ROOM, "source_epoch"), values) != copied.source_epoch:
+        if queries.value(self._log, statement(_ROOM, "source_epoch"), values) != copy.source_epoch:
             raise DatabaseUnavailableError(
                 "the history of the source has changed while a table was copied: the copy starts again"
             )

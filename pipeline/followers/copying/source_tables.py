@@ -90,13 +90,13 @@ class SourceTables:
         """
         try:
             with self._explained(oid):
-                copied = self._begin(oid, relations)
-            yield copied
+                copy = self._begin(oid, relations)
+            yield copy
         finally:
             with suppress(psycopg.Error):
                 reading_session.roll_back(self._source)
         with self._explained(oid):
-            # Without a marker, a source at rest would not let the log get past the copy.
+            # Without a marker, the log would not get past the copy while the source is idle.
             write_marker(self._source)
 
     def _begin(self, oid: int, relations: Sequence[SourceRelation]) -> SnapshotCopy:
@@ -110,12 +110,12 @@ class SourceTables:
         assert found is not None  # noqa: S101  function calls
         if self._relations(oid) != relations:
             raise CopyDelayedError("the table, or the part of it that is published, was altered just now")
-        form = None
+        columns = None
         if relations:  # partitions have the columns of their root, with different numbers
             values = {"oid": oid, "columns": relations[0].columns}
-            form = queries.value(self._source, statement(_ROOM, "form"), values)
+            columns = queries.value(self._source, statement(_ROOM, "published_columns"), values)
         snapshot, lsn = found
-        return SnapshotCopy(self._epoch, snapshot, lsn, form)
+        return SnapshotCopy(self._epoch, snapshot, lsn, columns)
 
     def rows(self, relation: SourceRelation, columns: Sequence[str]) -> Generator[bytes, None, None]:
         """Yield the published rows of a relation with these columns in blocks, as COPY writes them.
@@ -173,7 +173,7 @@ class SourceTables:
 
 
 def write_marker(source: Connection) -> int:
-    """Write a marker into WAL, so that the log gets past this place even if nothing is written; returns its LSN."""
+    """Write a marker into WAL, so that the log gets past this LSN even if nothing else is written; returns the LSN."""
     reading_session.begin(source, session_settings.COPY, synchronous_commit="local")
     lsn: int = queries.value(source, statement("comparing", "mark_position"))
     source.execute("commit")

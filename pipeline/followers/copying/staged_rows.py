@@ -40,8 +40,8 @@ class StagedRows:
         """`description`: the table as `describe_tables` will return it once its rows are replaced.
 
         `columns`: the copied columns; all others are the follower's own. `before`: the current names of the copied
-        columns that the table already has. The temporary table begins with these, and the caller then gives it the
-        form of the copy.
+        columns that the table already has. The temporary table has only these at first; the caller then alters it to
+        the definition of the copy.
         """
         self._follower, self._columns, self._into = follower, list(columns), table
         self._table = table if description["partitioned"] else sql.SQL("only {}").format(table)
@@ -95,17 +95,17 @@ class StagedRows:
             return
         names = [*self._key, *self._own]
         kept = _COMMA.join(
-            sql.SQL("t.{} as {}").format(sql.Identifier(name), _place(place)) for place, name in enumerate(names)
+            sql.SQL("t.{} as {}").format(sql.Identifier(name), _kept_column(index)) for index, name in enumerate(names)
         )
         self._run("make_kept", kept=kept)
         keep = "with gone as (\n{} returning {}) insert into pg_temp.pipeline_kept select * from gone"
         self._follower.execute(sql.SQL(keep).format(stale, kept))
         same = _AND.join(
-            sql.SQL("k.{} {} s.{}").format(_place(place), sql.SQL(operator), sql.Identifier(name))
-            for place, (name, operator) in enumerate(self._key.items())
+            sql.SQL("k.{} {} s.{}").format(_kept_column(index), sql.SQL(operator), sql.Identifier(name))
+            for index, (name, operator) in enumerate(self._key.items())
         )
         own = _COMMA.join(map(sql.Identifier, self._own))
-        values = _COMMA.join(sql.SQL("k.{}").format(_place(place)) for place in range(len(self._key), len(names)))
+        values = _COMMA.join(sql.SQL("k.{}").format(_kept_column(index)) for index in range(len(self._key), len(names)))
         columns = _COMMA.join(map(sql.Identifier, self._columns))
         self._run("put_kept", columns=columns, own=own, kept=values, same=same)
 
@@ -138,5 +138,5 @@ class StagedRows:
         self._follower.execute("select set_config(%s, %s, true)", (name, value))
 
 
-def _place(place: int) -> sql.Identifier:
-    return sql.Identifier(f"c{place}")
+def _kept_column(index: int) -> sql.Identifier:
+    return sql.Identifier(f"c{index}")

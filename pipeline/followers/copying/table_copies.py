@@ -35,8 +35,8 @@ class CopyInterruptedError(Exception):
     """The copy is no longer wanted. It is rolled back, as if it had not begun."""
 
 
-class FormProvider(Protocol):
-    """Gives tables the forms of their copies, as `FirstForms` of `pipeline.followers.schema_changes` does."""
+class TablePreparer(Protocol):
+    """Prepares tables for their copies, as `FirstCopyPreparer` of `pipeline.followers.schema_changes` does."""
 
     def align(
         self, source: Connection, follower: Connection, table: NamedTable, published: Collection[str]
@@ -56,7 +56,7 @@ class TableCopies:
         source: SourceTables,
         follower: Connection,
         here: FollowerPosition,
-        forms: FormProvider,
+        preparer: TablePreparer,
         *,
         truncate: bool,
         go_on: Callable[[], bool],
@@ -64,11 +64,11 @@ class TableCopies:
     ) -> None:
         """`here`: the follower's position. `truncate`: empty tables that have rows, instead of refusing them.
 
-        `go_on` returns False once the copy must end; it is called between blocks. `say` gets each table that is copied,
-        and why a table has to wait.
+        `go_on` returns False once the copy must end; it is called between blocks. `say` is called with each table that
+        is copied, and with a note if the table has to wait.
         """
-        self._source, self._follower, self._of, self._forms, self._truncate = source, follower, here, forms, truncate
-        self._go_on, self._say = go_on, say
+        self._source, self._follower, self._of, self._truncate = source, follower, here, truncate
+        self._preparer, self._go_on, self._say = preparer, go_on, say
         self._refused = dict[NamedTable, TableNote]()
 
     def make(self, tables: SimpleQueue[NamedTable], rest: Callable[[float], Any]) -> dict[NamedTable, TableNote]:
@@ -94,7 +94,7 @@ class TableCopies:
             self._say(table, None)
             published = {name for each in relations for name in each.columns or ()}
             if relations:
-                table = self._forms.align(self._source.connection, self._follower, table, published)
+                table = self._preparer.align(self._source.connection, self._follower, table, published)
             self._copy(table, relations)
         except CopyDelayedError as error:
             self._say(table, TableNote(str(error)))
@@ -120,20 +120,20 @@ class TableCopies:
         identifier = sql.Identifier(table.table_schema, table.table_name)
         with self._follower.transaction():
             copies.claim(self._follower, self._of, table.table_oid)
-            if not self._forms.is_called(self._follower, table):
+            if not self._preparer.is_called(self._follower, table):
                 raise CopyDelayedError("the table was renamed just now")
             there = describe_existing(self._follower, table)
             # Lock the follower's table first: while this waits, no session has to wait at the source.
             self._empty(table, identifier, partitioned=there["partitioned"])
             columns = [copied_columns(table, relation, there) for relation in relations]
-            with self._source.reading(table.table_oid, relations) as copied:
+            with self._source.reading(table.table_oid, relations) as copy:
                 rows = sum(
                     copy_rows(self._source, relation, names, self._follower, identifier, self._require_wanted)
                     for relation, names in zip(relations, columns, strict=True)
                 )
             if relations:
-                self._forms.require_types(self._source.connection, self._follower, table)
-            copies.finish(self._follower, self._of, table.table_oid, copied, rows)
+                self._preparer.require_types(self._source.connection, self._follower, table)
+            copies.finish(self._follower, self._of, table.table_oid, copy, rows)
 
     def _empty(self, table: NamedTable, identifier: sql.Identifier, *, partitioned: bool) -> None:
         """Empty the table, except tables that inherit from it."""

@@ -83,7 +83,7 @@ class _Function:
 
 def from_error(error: BaseException) -> UnfoundName | None:
     """Return the name that a function of the follower does not find, from the error or its cause; else None."""
-    if isinstance(error, StatementRefusedError) and error.place != "follower":
+    if isinstance(error, StatementRefusedError) and error.database != "follower":
         return None
     cause = error if isinstance(error, psycopg.Error) else error.__cause__
     if not isinstance(cause, psycopg.Error) or cause.sqlstate not in _STATES:

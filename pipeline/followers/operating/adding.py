@@ -220,7 +220,7 @@ def _first_position(
 
 
 def _require_kept(pipeline: Connection, name: str, options: FollowerOptions, begins: RegisteredPosition) -> None:
-    """Check again that retention kept the needed events, because it waits only since the follower was stored."""
+    """Check again that the log has the needed events: retention waits for the follower only since it was stored."""
     if reason := _missing_events(pipeline, name, options, begins):
         registry.remove(pipeline, name)
         raise FollowerRefusedError(reason)

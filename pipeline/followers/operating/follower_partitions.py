@@ -149,14 +149,14 @@ class FollowerPartitions:
 
 @dataclass(frozen=True)
 class _FollowerState:
-    """A follower's tables by oid at the source: names, copies, and how far their partitions follow the source."""
+    """A follower's tables by oid at the source: names, places of copies, and partition changes that they followed."""
 
     follower: Connection
     found: RegisteredFollower
     seq: int
     called: Mapping[int, Name]
     copied: Mapping[int, HistoryPlace]
-    divided: Mapping[int, PartitioningState]
+    partitioned: Mapping[int, PartitioningState]
 
     @classmethod
     def read(cls, follower: Connection, registration: RegisteredFollower) -> _FollowerState | None:
@@ -170,12 +170,12 @@ class _FollowerState:
         }
         made = copies.find(follower, here)
         copied = {oid: copy.place for oid, copy in made.items() if copy is not None}
-        divided = detected_partitions.partitioning_states(follower, registration)
-        return cls(follower, registration, here.seq, called, copied, divided)
+        partitioned = detected_partitions.partitioning_states(follower, registration)
+        return cls(follower, registration, here.seq, called, copied, partitioned)
 
     def check(self, each: _Change) -> PartitionFinding | None:
         """Return what a table lacks or keeps of a partition."""
-        if self.found.ddl != "stop" and each.seen_at > self.found.made_at and each.id > self._divided(each).upto:
+        if self.found.ddl != "stop" and each.seen_at > self.found.made_at and each.id > self._partitioning(each).upto:
             what = "attached" if each.has_joined else "detached"
             return PartitionFinding(
                 f"partition {each.leaf_name} of table {self._table_name(each)} must still be {what}", waits=True
@@ -210,14 +210,14 @@ class _FollowerState:
     def _is_kept(self, each: _Change) -> bool:
         """Return True if a partition's rows stay in the table, which has other partitions or began from the log."""
         if each.seen_at <= self.found.made_at:
-            return self.found.copy == "log"
+            return self.found.copy_mode == "log"
         if self.found.ddl != "stop":
-            return each.id in self._divided(each).kept
-        query = statement("followers.schema_changes", "tables_of_their_own")
+            return each.id in self._partitioning(each).kept
+        query = statement("followers.schema_changes", "separate_tables")
         return self.follower.execute(query, {"names": [each.leaf_name]}).fetchone() is None
 
-    def _divided(self, each: _Change) -> PartitioningState:
-        return self.divided.get(each.root_oid, PartitioningState())
+    def _partitioning(self, each: _Change) -> PartitioningState:
+        return self.partitioned.get(each.root_oid, PartitioningState())
 
     def _is_copied(self, each: _Change) -> bool:
         """Return True if the table was copied after the change."""
@@ -225,7 +225,7 @@ class _FollowerState:
 
     def _is_declared(self, each: _Change) -> bool:
         """Return True if the table was declared equal (`--copy none`) after the change."""
-        return self.found.copy == "none" and each.seen_at <= self.found.made_at
+        return self.found.copy_mode == "none" and each.seen_at <= self.found.made_at
 
     def _table_name(self, each: _Change) -> str:
         return ".".join(self.called[each.root_oid])

@@ -60,7 +60,7 @@ class FollowerCatchUp:
     def _position(self) -> int:
         """Return the follower's seq, or 0 before its applier has begun and created the table of positions."""
         with reading_session.transaction(self._follower, session_settings.SOURCE):
-            self._installed = self._installed or position.installed_version(self._follower) is not None
+            self._installed = self._installed or position.schema_version(self._follower) is not None
             found = position.find(self._follower, self._stored.id, self._name) if self._installed else None
         return found.seq if found else 0
 

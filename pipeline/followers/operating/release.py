@@ -86,7 +86,7 @@ def release(
         if sequences
         else nullcontext() as reading,
     ):
-        is_begun = position.installed_version(there) is not None
+        is_begun = position.schema_version(there) is not None
         if not (is_begun and position.is_released(there, found.source_id, name, found.id)):
             _wait_for_source(config, source, pipeline, name)
             found = registry.find(pipeline, name)[0]  # tables may have been created or renamed

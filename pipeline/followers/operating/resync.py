@@ -86,7 +86,7 @@ def _request_copies(
     follower: Connection, registration: RegisteredFollower, oids: Sequence[int]
 ) -> tuple[int, set[int]]:
     """Return the seq from which on these tables are copied again, and the tables whose copy was requested already."""
-    begun = position.installed_version(follower) is not None
+    begun = position.schema_version(follower) is not None
     with follower.transaction():
         here = position.find_and_lock(follower, registration.source_id, registration.name) if begun else None
         if here is None:

@@ -34,7 +34,7 @@ class FollowerStatus:
     """The status of a follower. `seq`: everything up to it is applied; LSN and time are of the last transaction.
 
     `lag_seqs`: the number of events that are not applied; `lag_seconds`: the age of the first of them, or 0.
-    `database`: its place, without any secret. `patterns`: of its tables; empty means all captured tables.
+    `database`: its address, without any secret. `patterns`: of its tables; empty means all captured tables.
     """
 
     name: str
@@ -109,7 +109,7 @@ def follower_status(each: RegisteredFollower, *, served: bool, starts: bool = Fa
         tables=tables,
         database=describe(each.dsn),
         patterns=each.tables,
-        copy=each.copy,
+        copy=each.copy_mode,
         schema=each.schema_mode,
         ddl=each.ddl,
         on_rewrite=each.on_rewrite,

@@ -17,7 +17,7 @@ from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError, NotComparableError, TableRefusedError
 from pipeline.followers import connecting, registry
-from pipeline.followers.operating import follower_forms, follower_tables, status
+from pipeline.followers.operating import follower_definitions, follower_tables, status
 from pipeline.followers.operating.follower_reach import FollowerCatchUp
 from pipeline.followers.registry import FollowerTable, RegisteredFollower
 from pipeline.followers.verifying import comparison, shape
@@ -41,9 +41,9 @@ _PROGRAM = "pipeline followers verify"
 class VerifiedTable:
     """The result for one table. `reason`: why it is refused. `differing`: number of rows; `differences`: the first.
 
-    `form`: how its name or its columns differ from those in the newest event of the log. `altered`: what the source has
-    altered since, which reaches the follower with the next change and is no difference. `unsettled`: rows that were
-    written so often that they were never read at both sides as of the same commit.
+    `form`: how the follower's table differs from the version that it must have. `altered`: what the source has altered
+    since, which reaches the follower with the next event and is no difference. `unsettled`: the number of rows that
+    were written too often to be read at both sides as of the same commit.
     """
 
     table: str
@@ -103,10 +103,10 @@ def verify(
         run = _TableVerifier(source, pipeline, follower, stored, captured, reach, on_step, found)
         compared = [run.compare(table) for table in chosen]
     differing = sum(table.differing for table in compared)
-    formed = not any(table.form for table in compared)
+    same = not any(table.form for table in compared)
     refused = sum(table.state == "refused" for table in compared)
     return FollowerVerification(
-        ok=not differing and formed and refused < len(compared) and not (tables and refused),
+        ok=not differing and same and refused < len(compared) and not (tables and refused),
         follower=name,
         started_at=started,
         verified_through=reached.lsn,
@@ -185,7 +185,7 @@ class _TableVerifier:
 
     def _compare(self, table: FollowerTable, found: VerifiedTable) -> None:
         table = self._now(table)
-        described = self._formed(table, self._described(table), found)
+        described = self._with_columns(table, self._described(table), found)
         with (
             reading_session.transaction(self._source, comparison.SOURCE),
             reading_session.transaction(self._follower, comparison.FOLLOWER),
@@ -202,7 +202,7 @@ class _TableVerifier:
             found.differences += fresh[: SHOWN - len(found.differences)]
             self._on_step(found.table, found.rows)
         found.differing = len(named)
-        if named and self._formed(now := self._now(table), self._described(now), found) != described:
+        if named and self._with_columns(now := self._now(table), self._described(now), found) != described:
             raise NotComparableError(_ALTERED)
         if not described.key and found.unsettled:
             raise NotComparableError(
@@ -211,14 +211,16 @@ class _TableVerifier:
             )
         found.state = "differs" if named or found.form else "equal"
 
-    def _formed(self, table: FollowerTable, described: ComparedTable, found: VerifiedTable) -> ComparedTable:
-        """Note how the table's form differs, and leave out the columns that the follower therefore lacks."""
-        form = follower_forms.compare(self._source, self._pipeline, self._follower, self._found, table)
-        found.form = form.differing
-        found.altered = form.altered_since((described.schema, described.name), described.columns)
-        if form.columns is None:
+    def _with_columns(self, table: FollowerTable, described: ComparedTable, found: VerifiedTable) -> ComparedTable:
+        """Note how the follower's table differs from its version, and leave out columns that it lacks."""
+        there = follower_definitions.compare(self._source, self._pipeline, self._follower, self._found, table)
+        found.form = there.differing
+        found.altered = there.altered_since((described.schema, described.name), described.columns)
+        if there.columns is None:
             return described
-        columns = tuple(each for each in described.columns if each in form.columns_at_follower or each in described.key)
+        columns = tuple(
+            each for each in described.columns if each in there.columns_at_follower or each in described.key
+        )
         return replace(described, columns=columns)
 
     def _now(self, table: FollowerTable) -> FollowerTable:

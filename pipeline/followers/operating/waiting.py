@@ -11,7 +11,7 @@ from pipeline.comparing import source_rows
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
 from pipeline.followers import registry
-from pipeline.followers.operating import follower_forms
+from pipeline.followers.operating import follower_definitions
 from pipeline.followers.operating import status as followers
 from pipeline.followers.operating.follower_partitions import FollowerPartitions
 from pipeline.followers.operating.follower_tables import newest_of_source
@@ -102,7 +102,7 @@ def _find_differences(
         if not finding.waits:
             return said, None
         waits = waits or said
-    return (None, waits) if waits else (_find_other_form(source, pipeline, names), None)
+    return (None, waits) if waits else (_find_other_definition(source, pipeline, names), None)
 
 
 def _read_statuses(pipeline: Connection, names: Sequence[str]) -> list[FollowerStatus]:
@@ -126,10 +126,10 @@ def find_obstacle(lacking: Sequence[FollowerStatus]) -> str | None:
     return None
 
 
-def _find_other_form(source: Connection, pipeline: Connection, names: Sequence[str]) -> str | None:
-    """Return which table of a follower has another name or other columns than in the log; None if none has."""
+def _find_other_definition(source: Connection, pipeline: Connection, names: Sequence[str]) -> str | None:
+    """Return one line on a table of a follower with another name or other columns than in the log; None if none has."""
     for each in registry.find(pipeline):
-        if each.name in names and (said := follower_forms.find_difference(source, pipeline, each)):
+        if each.name in names and (said := follower_definitions.find_difference(source, pipeline, each)):
             what = f'follower "{each.name}": {said}'
             return f"{what}; alter it there, or remove the follower and add it again"
     return None

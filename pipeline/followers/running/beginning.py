@@ -15,7 +15,7 @@ from pipeline.followers.applying.followed_tables import TableToFollow
 from pipeline.followers.applying.passes import EpochGap
 from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.applying.snapshot_copy import SnapshotCopy
-from pipeline.followers.applying.table_versions import AS_OF_POSITION, FollowerForm
+from pipeline.followers.applying.table_versions import AS_OF_POSITION, ReachedVersion
 from pipeline.followers.copying import (
     copies,
     log_progress,
@@ -32,8 +32,8 @@ from pipeline.followers.running import epoch_gaps, joined_partitions, lost_log
 from pipeline.followers.running.epoch_gaps import LogComparison
 from pipeline.followers.schema_changes import reached_versions, rewritten_tables
 from pipeline.followers.schema_changes.detected_partitions import PartitionChanges
-from pipeline.followers.schema_changes.first_forms import FirstForms
-from pipeline.followers.schema_changes.reached_versions import StoredForm
+from pipeline.followers.schema_changes.first_copy_preparer import FirstCopyPreparer
+from pipeline.followers.schema_changes.reached_versions import StoredVersion
 from pipeline.followers.schema_changes.renames import TableRenames
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
@@ -54,8 +54,8 @@ A partition that joined or left the source's table does not change the stored se
 
 
 @dataclass(frozen=True)
-class EventPlace:
-    """The place of an event in the log."""
+class EventCommit:
+    """The commit of an event's transaction: the epoch, the LSN and the time."""
 
     source_epoch: int
     commit_lsn: int | None
@@ -63,17 +63,16 @@ class EventPlace:
 
 
 def first_position(log: Connection, registration: RegisteredFollower) -> FollowerPosition:
-    """Return the position after the registered seq. Its transaction decides which form the tables have there."""
-    place = queries.one(log, EventPlace, statement(_FOLDER, "place_of_seq"), {"seq": registration.seq}) or EventPlace(
-        0, None, None
-    )
+    """Return the position of the registered seq. Its commit decides which versions the tables have there."""
+    values = {"seq": registration.seq}
+    last = queries.one(log, EventCommit, statement(_FOLDER, "commit_of_seq"), values) or EventCommit(0, None, None)
     return FollowerPosition(
         registration.source_id,
         registration.name,
-        place.source_epoch,
+        last.source_epoch,
         registration.seq,
-        place.commit_lsn,
-        place.committed_at,
+        last.commit_lsn,
+        last.committed_at,
     )
 
 
@@ -91,13 +90,13 @@ def begin(log: Connection, follower: Connection, registration: RegisteredFollowe
     oids = [table.table_oid for table in registration.table_states]
     position.reopen(follower, registration.source_id, registration.name, registration.id)
     store_tables(follower, registration)
-    if registration.copy == "source":
+    if registration.copy_mode == "source":
         copies.begin(follower, begins, registration.id, oids)
     else:
         with follower.transaction():
             if position.begin(follower, begins):
-                if registration.copy == "log":
-                    # The tables have the source's current form, even if the log begins with an older one.
+                if registration.copy_mode == "log":
+                    # The tables have the source's current version, even if the log begins with an older one.
                     reached_versions.begin(log, follower, begins, registration.table_states)
                 else:
                     reached_versions.begin_at_position(follower, begins, registration.table_states)
@@ -137,18 +136,18 @@ def copy_tables(
         make_tables = source_tables(config, log, registration)
         refused = _make_missing(config, registration, here, pending)
         renames = make_renames(config, lambda: registration)
-        forms = FirstForms(log, registration, renames, lambda: plain_session(registration))
+        preparer = FirstCopyPreparer(log, registration, renames, lambda: plain_session(registration))
 
         @contextmanager
         def copier() -> Iterator[TableCopies]:
             with connect_source(config) as source, applier_session(registration) as session:
                 made = make_tables(source)
-                yield TableCopies(made, session, here, forms, truncate=registration.truncates, go_on=go_on, say=say)
+                yield TableCopies(made, session, here, preparer, truncate=registration.truncates, go_on=go_on, say=say)
 
         refused |= side_by_side.make(copier, [table for table in pending if table not in refused], stop.wait)
-    anew = {each.oid for each in copies.requested(follower, here)} | {table.table_oid for table in refused}
-    made = {oid: table for oid, table in tables.items() if oid not in anew}
-    if pending_statements.unfinished_tables(follower, here) - anew:
+    later = {each.oid for each in copies.requested(follower, here)} | {table.table_oid for table in refused}
+    made = {oid: table for oid, table in tables.items() if oid not in later}
+    if pending_statements.unfinished_tables(follower, here) - later:
         with plain_session(registration) as session, connect_source(config) as source:
             for table, error in pending_statements.finish(session, here, made).items():
                 refused[table] = refusals.note_of(error, session, source, table.table_oid)
@@ -171,12 +170,12 @@ def _make_missing(
 
 
 def make_renames(config: Config, found: Callable[[], RegisteredFollower]) -> TableRenames:
-    """Return what keeps the names of the follower's tables. `found` returns the follower as it is now."""
+    """Return the object that renames the follower's tables. `found` returns the follower's current registration."""
     return TableRenames(config, found, lambda follower: table_names(follower, found()))
 
 
 def connect_source(config: Config) -> Connection:
-    """Return a session at the source that reads values in the form of the log. Raises DatabaseUnavailableError."""
+    """Return a session at the source that prints values as the log has them. Raises DatabaseUnavailableError."""
     return reading_session.connect(config, name="pipeline follower copy", settings=session_settings.COPY)
 
 
@@ -196,25 +195,29 @@ def wanted_tables(
     follower: Connection,
     registration: RegisteredFollower,
     here: FollowerPosition,
-    looked: PartitionChanges,
+    partition_changes: PartitionChanges,
 ) -> dict[int, TableToFollow]:
     """Return the tables to follow by oid, without those that will be copied again.
 
-    `copied` is set for tables whose copies the position has not passed yet. A table may lack rows up to `filled_upto`:
-    rows that the log has yet to read, in a follower that began from the log; rows that are compared after a gap; rows
-    of a partition that joined. A later copy of the table contains them. `here`: the position, read before this call;
-    the applier must have its generation.
+    A table has its `copy` until the position has passed the place of the copy. Up to `filled_upto` it may lack rows,
+    for one of these reasons, unless a later copy contains them:
+
+    - The follower began from the log, and the server still reads the table's existing rows.
+    - The server compares the table with the log after a gap.
+    - A partition with rows joined the table.
+
+    `here`: the position, read before this call; the applier must have its generation.
     """
     complete = dict[int, int | None]()
-    if registration.copy == "log":
+    if registration.copy_mode == "log":
         complete = dict(log.execute(_COMPLETE_SEQS, {"source": registration.source_id}))
-    made, anew = copies.find(follower, here), {each.oid for each in copies.requested(follower, here)}
-    copied = log_progress.outstanding(log, here, made)
-    formed, compared = reached_versions.find(follower, here), epoch_gaps.find_comparisons(log, registration.source_id)
+    made, requested = copies.find(follower, here), {each.oid for each in copies.requested(follower, here)}
+    outstanding = log_progress.outstanding(log, here, made)
+    stored, compared = reached_versions.find(follower, here), epoch_gaps.find_comparisons(log, registration.source_id)
     joined = joined_partitions.find_joined(log, registration.source_id, here.seq, made)
 
     def filled_upto(oid: int) -> int:
-        upto = (complete.get(oid, 0) or _NOT_YET) if registration.copy == "log" and oid not in made else 0
+        upto = (complete.get(oid, 0) or _NOT_YET) if registration.copy_mode == "log" and oid not in made else 0
         if oid in joined:
             upto = max(upto, joined[oid] or _NOT_YET)
         copy = made.get(oid)
@@ -225,23 +228,22 @@ def wanted_tables(
 
     def wanted(table: NamedTable) -> TableToFollow:
         oid = table.table_oid
-        place, filled = _newest_form(formed.get(oid), made.get(oid)), filled_upto(oid)
+        reached, filled = _later_version(stored.get(oid), made.get(oid)), filled_upto(oid)
         names = table.table_schema, table.table_name
-        return TableToFollow(*names, filled, place, copied.get(oid), looked.joins_at(oid))
+        return TableToFollow(*names, filled, reached, outstanding.get(oid), partition_changes.joins_at(oid))
 
-    return {oid: wanted(table) for oid, table in table_names(follower, registration).items() if oid not in anew}
-
-
-def table_form(follower: Connection, here: FollowerPosition, oid: int) -> FollowerForm:
-    """Return the form of the follower's table for the source's table with this oid."""
-    return _newest_form(reached_versions.find(follower, here).get(oid), copies.find(follower, here).get(oid))
+    return {oid: wanted(table) for oid, table in table_names(follower, registration).items() if oid not in requested}
 
 
-def _newest_form(stored: StoredForm | None, copy: SnapshotCopy | None) -> FollowerForm:
-    place = FollowerForm(stored.place) if stored is not None else AS_OF_POSITION
-    if copy is not None and (place.place is None or place.place < copy.place):
-        place = FollowerForm(copy.place, copy.form, is_gone=copy.form is None)
-    return place
+def reached_version(follower: Connection, here: FollowerPosition, oid: int) -> ReachedVersion:
+    """Return the version that a follower's table has reached, by its oid at the source."""
+    return _later_version(reached_versions.find(follower, here).get(oid), copies.find(follower, here).get(oid))
+
+
+def _later_version(stored: StoredVersion | None, copy: SnapshotCopy | None) -> ReachedVersion:
+    if copy is not None and (stored is None or stored.place < copy.place):
+        return ReachedVersion(copy.place, copy.columns, is_gone=copy.columns is None)
+    return ReachedVersion(stored.place) if stored is not None else AS_OF_POSITION
 
 
 def table_names(follower: Connection, registration: RegisteredFollower) -> dict[int, NamedTable]:
@@ -250,9 +252,9 @@ def table_names(follower: Connection, registration: RegisteredFollower) -> dict[
         each.table_oid: NamedTable(each.table_oid, each.table_schema, each.table_name)
         for each in registration.table_states
     }
-    formed = reached_versions.find(follower, FollowerPosition(registration.source_id, registration.name))
+    stored = reached_versions.find(follower, FollowerPosition(registration.source_id, registration.name))
     return names | {
-        oid: NamedTable(oid, each.table_schema, each.table_name) for oid, each in formed.items() if oid in names
+        oid: NamedTable(oid, each.table_schema, each.table_name) for oid, each in stored.items() if oid in names
     }
 
 
@@ -297,8 +299,8 @@ def request_unknown_copies(
 
     Raises ApplierOvertakenError.
     """
-    made, anew = copies.find(follower, here), {each.oid for each in copies.requested(follower, here)}
-    lacking = [oid for oid in epoch_gaps.find_unknown_deletes(log, registration, made) if oid not in anew]
+    made, requested = copies.find(follower, here), {each.oid for each in copies.requested(follower, here)}
+    lacking = [oid for oid in epoch_gaps.find_unknown_deletes(log, registration, made) if oid not in requested]
     if lacking:
         copies.request(follower, here, lacking)
     return bool(lacking)
@@ -307,22 +309,22 @@ def request_unknown_copies(
 def skip_expired(log: Connection, follower: Connection, registration: RegisteredFollower, head: int) -> bool:
     """Move a follower to the seq `head` if the log has dropped or lost events that it needs; returns True if it moved.
 
-    It moves only if all of its tables will be copied again, because their copies contain everything before. `head`: an
-    end of the log up to which the follower knows all new tables.
+    The follower moves only if all of its tables will be copied again, because their copies contain everything before.
+    `head`: the end of the log at a moment; the follower knows all tables that were new by then.
     """
     with follower.transaction():
         here = position.require_existing(follower, registration.source_id, registration.name, held=True)
-        anew = {each.oid for each in copies.requested(follower, here)}
-        place = queries.one(log, EventPlace, statement(_FOLDER, "place_of_seq"), {"seq": head})
+        requested = {each.oid for each in copies.requested(follower, here)}
+        last = queries.one(log, EventCommit, statement(_FOLDER, "commit_of_seq"), {"seq": head})
         is_lost = lost_log.explain_loss(log, here) is not None
         if (
             (here.seq >= head and not is_lost)
-            or place is None
-            or place.committed_at is None
-            or anew != table_names(follower, registration).keys()
+            or last is None
+            or last.committed_at is None
+            or requested != table_names(follower, registration).keys()
         ):
             return False
-        after = position.advance(here, place.source_epoch, head, place.commit_lsn, place.committed_at)
+        after = position.advance(here, last.source_epoch, head, last.commit_lsn, last.committed_at)
         position.move(follower, here, after)
     return True
 

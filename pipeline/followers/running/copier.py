@@ -28,9 +28,9 @@ from pipeline.followers.copying.source_tables import CopyDelayedError
 from pipeline.followers.copying.table_copies import REST_SECONDS, CopyInterruptedError
 from pipeline.followers.registry import FollowerTable, NamedTable, RegisteredFollower, TableNote
 from pipeline.followers.running import beginning
-from pipeline.followers.schema_changes import changed_types, form_adjustments, partitions
-from pipeline.followers.schema_changes.copied_types import CopiedTypes
+from pipeline.followers.schema_changes import partitions, table_adjustments, type_changes
 from pipeline.followers.schema_changes.renames import TableRenames
+from pipeline.followers.schema_changes.type_preparer import TypePreparer
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -59,8 +59,8 @@ class TableCopier:
         self._note_of: Callable[[PipelineError | psycopg.Error, NamedTable], TableNote]
         self.refused = dict[NamedTable, TableNote]()
         """Tables that cannot be copied until a user acts, and why."""
-        self.placed = 0
-        """The number of copies that have replaced their tables."""
+        self.replaced = 0
+        """The number of copies that have replaced the rows of their tables."""
 
     def __enter__(self) -> TableCopier:
         return self
@@ -119,7 +119,7 @@ class TableCopier:
         with self._session(there) as follower, self._session(beginning.connect_source(config)) as source:
             renames = beginning.make_renames(config, lambda: self._read_registration(log))
             self._note_of = lambda error, table: refusals.note_of(error, follower, source, table.table_oid)
-            types = CopiedTypes(log, registration, renames, applies=True)
+            types = TypePreparer(log, registration, renames, applies=True)
 
             def make_missing(table: NamedTable) -> None:
                 if registration.schema_mode == "create":
@@ -138,18 +138,18 @@ class TableCopier:
                 say=lambda table, reason: self._report(log, table, TableNote(reason) if reason else None),
                 make_missing=make_missing,
                 require_types=lambda table: types.require_same(source, follower, table.table_oid),
-                fit=partial(form_adjustments.find, log, follower, source, registration),
+                fit=partial(table_adjustments.find, log, follower, source, registration),
                 renaming=renames,
             )
 
-            def make(table: NamedTable, anew: RequestedCopy) -> None:
+            def make(table: NamedTable, request: RequestedCopy) -> None:
                 _require_settled(log, follower, registration, renames, table)
                 _finish(self._session, follower, registration, table)
-                with changed_types.following_types(config, log, follower, registration):
-                    replacements.make(table, anew)
+                with type_changes.following_types(config, log, follower, registration):
+                    replacements.make(table, request)
 
             while pending := self._pending(log, follower, replacements):
-                if not any(self._is_made(log, make, table, anew) for table, anew in pending):
+                if not any(self._is_made(log, make, table, request) for table, request in pending):
                     self._stopped.wait(REST_SECONDS)
                 if not self._may_continue():
                     raise CopyInterruptedError
@@ -161,14 +161,18 @@ class TableCopier:
         return [(tables[each.oid], each) for each in replacements.requested() if each.oid in tables]
 
     def _is_made(
-        self, log: Connection, make: Callable[[NamedTable, RequestedCopy], None], table: NamedTable, anew: RequestedCopy
+        self,
+        log: Connection,
+        make: Callable[[NamedTable, RequestedCopy], None],
+        table: NamedTable,
+        request: RequestedCopy,
     ) -> bool:
         """Copy a table, if its delay is over; returns True if it was copied. Its errors do not stop other tables."""
         oid = table.table_oid
         if time.monotonic() < self._not_before.get(oid, 0):
             return False
         try:
-            make(table, anew)
+            make(table, request)
         except CopyDelayedError as error:
             self._report(log, table, TableNote(str(error)))
             return False
@@ -185,7 +189,7 @@ class TableCopier:
             self._report_failure(log, table, error)
             return False
         self._reset_delay(oid)
-        self.placed += 1
+        self.replaced += 1
         extra = {"action": "follower.copied"}
         logger.info("%s: table %s.%s was copied again", self._name, table.table_schema, table.table_name, extra=extra)
         return True
@@ -244,8 +248,8 @@ class TableCopier:
 def _require_settled(
     log: Connection, follower: Connection, registration: RegisteredFollower, renames: TableRenames, table: NamedTable
 ) -> None:
-    """Raise FollowedTablesChangedError if tables have other names by now, CopyDelayedError if the table is still a
-    partition.
+    """Raise FollowedTablesChangedError if tables were renamed or dropped, CopyDelayedError for a table that is still a
+    partition at the follower.
     """
     if renames.follow_missing_tables(log, follower):
         raise FollowedTablesChangedError(f"tables of follower {registration.name} were renamed or dropped")

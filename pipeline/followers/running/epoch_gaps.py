@@ -40,9 +40,9 @@ class _Crossing:
 
 @dataclass(frozen=True)
 class LogComparison:
-    """A comparison of a table with the log since this epoch began. `right_from`: seq from which the log is right.
+    """A comparison of a table with the log since this epoch began.
 
-    None: the comparison has not ended.
+    `right_from`: the seq from which on the log has all rows of the table; None: the comparison has not ended.
     """
 
     table_oid: int
@@ -99,7 +99,9 @@ def _is_crossed(
     if copy is not None and copy.source_epoch >= each.epoch:
         return True
     declared = (
-        registration.copy == "none" and here.seq == registration.made_seq and each.started_at <= registration.made_at
+        registration.copy_mode == "none"
+        and here.seq == registration.made_seq
+        and each.started_at <= registration.made_at
     )
     return declared or (each.compared and each.keyed)
 

@@ -38,7 +38,7 @@ from pipeline.followers.registry import ApplierReport, FollowerTable, NamedTable
 from pipeline.followers.running import beginning, lost_log, remedies
 from pipeline.followers.running.copier import TableCopier
 from pipeline.followers.running.joined_partitions import PartitionNews
-from pipeline.followers.schema_changes import changed_types
+from pipeline.followers.schema_changes import type_changes
 from pipeline.followers.schema_changes.changes import SchemaChanges
 from pipeline.followers.schema_changes.detected_partitions import PartitionChanges
 from pipeline.followers.schema_changes.renames import TableRenames
@@ -117,9 +117,9 @@ class FollowerLoop:
             renames = beginning.make_renames(self._config, lambda: registration)
             if renames.follow_missing_tables(self._state, follower):
                 return
-            changed_types.remember_labels(self._config, follower, registration)
+            type_changes.remember_labels(self._config, follower, registration)
             try:
-                with changed_types.following_types(self._config, self._log, follower, registration):
+                with type_changes.following_types(self._config, self._log, follower, registration):
                     self._copy(follower, registration, stop)
             except (CopyInterruptedError, FollowedTablesChangedError):
                 return
@@ -147,10 +147,12 @@ class FollowerLoop:
         here = beginning.current_position(follower, registration)
         if beginning.request_unknown_copies(self._log, follower, registration, here):
             return
-        changed_types.remember_labels(self._config, follower, registration)
-        looked = PartitionChanges(self._config, self._log, follower, registration, renames.called(follower))
-        wanted = beginning.wanted_tables(self._log, follower, registration, here, looked)
-        changes = SchemaChanges(self._config, self._log, self._state, follower, registration, wanted, renames, looked)
+        type_changes.remember_labels(self._config, follower, registration)
+        partitions = PartitionChanges(self._config, self._log, follower, registration, renames.called(follower))
+        wanted = beginning.wanted_tables(self._log, follower, registration, here, partitions)
+        changes = SchemaChanges(
+            self._config, self._log, self._state, follower, registration, wanted, renames, partitions
+        )
         try:
             if not self._is_checked:  # once for this session with the log
                 lost_log.require_in_log(self._log, here)
@@ -172,36 +174,38 @@ class FollowerLoop:
         changes: SchemaChanges,
         stop: StopSignal,
     ) -> None:
-        """Apply the log to these tables until the follower is paused, its tables change, or it passed all copies."""
-        copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
+        """Apply the log to these tables until the follower is paused, its tables change, or it is past all copies."""
+        outstanding = {oid: each.copy for oid, each in wanted.items() if each.copy is not None}
         settling = beginning.unsettled_tables(self._log, follower, registration)
-        anew = [table for oid, table in beginning.table_names(follower, registration).items() if oid not in wanted]
+        copied_again = [
+            table for oid, table in beginning.table_names(follower, registration).items() if oid not in wanted
+        ]
         with closing(self._applier(follower, registration, wanted, changes)) as applier:
             if applier.position.generation != here.generation:  # `wanted` may be of an earlier generation
                 return
-            self._report_tables(wanted, {*copied, *settling}, anew, settling, changes)
-            if anew:
-                self._copier.ensure(anew)
-            # Report progress only after this first call: an obstacle of the last attempt may still be in the way.
+            self._report_tables(wanted, {*outstanding, *settling}, copied_again, settling, changes)
+            if copied_again:
+                self._copier.ensure(copied_again)
+            # Report progress only after this first call: what stopped the last attempt may stop this one, too.
             applied = applier.apply()
-            has_copies = bool(copied or settling)
+            is_copying = bool(outstanding or settling)
             while not stop and self._may_continue(
-                remedies.progress_report(applier.position, bool(wanted), has_copies, anew, self._copier.refused)
+                remedies.progress_report(applier.position, bool(wanted), is_copying, copied_again, self._copier.refused)
             ):
-                if anew:
-                    self._copier.ensure(anew)
+                if copied_again:
+                    self._copier.ensure(copied_again)
                 if applied is None:
                     self._wait_for_events()
                     position.require_unmoved(follower, applier.position)
                     if settling and beginning.unsettled_tables(self._log, follower, registration) != settling:
                         return
-                    self._report_tables(wanted, {*copied, *settling}, anew, settling, changes)
+                    self._report_tables(wanted, {*outstanding, *settling}, copied_again, settling, changes)
                 else:
                     self._delay = FIRST_DELAY
                     logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
                 applied = applier.apply()
                 changes.inheritance.follow_due(applier.position)
-                if self._must_restart(changes, applier.position, wanted, copied):
+                if self._must_restart(changes, applier.position, wanted, outstanding):
                     return
 
     def _must_restart(
@@ -209,12 +213,12 @@ class FollowerLoop:
         changes: SchemaChanges,
         here: FollowerPosition,
         wanted: Mapping[int, TableToFollow],
-        copied: Mapping[int, SnapshotCopy],
+        outstanding: Mapping[int, SnapshotCopy],
     ) -> bool:
         """Return True if the position has passed all copies, or if partitions of the tables have changed."""
-        if copied and not log_progress.outstanding(self._log, here, copied):
+        if outstanding and not log_progress.outstanding(self._log, here, outstanding):
             return True
-        return self._news.has_come() or changes.partition_changes.follow_due(here, wanted)
+        return self._news.has_arrived() or changes.partition_changes.follow_due(here, wanted)
 
     def _applier(
         self,
@@ -237,18 +241,19 @@ class FollowerLoop:
             bound_of=partial(ask_partition_bounds, self._config),
             gap=beginning.next_gap(self._log, follower, registration, wanted),
         )
-        changes.request_copies()  # again: changes from before the applier read its tables are not new to it
+        # Again: the applier has just read its tables, and does not report changes that are older than that.
+        changes.request_copies()
         return applier
 
     def _report_tables(
         self,
         wanted: Mapping[int, TableToFollow],
         copying: Collection[int],
-        anew: Sequence[NamedTable],
+        copied_again: Sequence[NamedTable],
         settling: Mapping[int, TableNote],
         changes: SchemaChanges,
     ) -> None:
-        for table in anew:
+        for table in copied_again:
             self._report_table(table, "copying", self._copier.refused.get(table))
         notes = {**changes.notes(), **settling}
         for oid, each in wanted.items():
@@ -308,13 +313,13 @@ class FollowerLoop:
         )
 
     def _wait_to_retry(self, stop: StopSignal) -> None:
-        """Wait before the next attempt, until a command changes the row, a copy is placed or partitions change."""
-        until, placed = time.monotonic() + self._pause, self._copier.placed
+        """Wait before the next attempt; a command, a copy that is finished, or changed partitions end the wait."""
+        until, replaced = time.monotonic() + self._pause, self._copier.replaced
         self._delay = min(2 * self._delay, LONGEST_DELAY)
         while time.monotonic() < until and not stop.wait(min(IDLE_SECONDS, self._delay)):
             if (found := self._find()) is None or not self._is_unchanged(found):
                 return
-            if found.wanted == "paused" or self._copier.placed != placed or self._news.has_come():
+            if found.wanted == "paused" or self._copier.replaced != replaced or self._news.has_arrived():
                 return
 
 
@@ -341,7 +346,7 @@ def _skip_expired(
 ) -> bool:
     """Skip events that the log no longer has, if all tables will be copied again; returns True if it does."""
     head = int(queries.value(log, "select pipeline.log_head()"))
-    changes.request_copies()  # after the move, changes up to `head` are no longer searched for
+    changes.request_copies()  # later calls do not find changes from before `head`
     skipped = beginning.skip_expired(log, follower, registration, head)
     if skipped:
         extra = {"action": "follower.skipped_expired", "seq": head}

@@ -1,4 +1,4 @@
-"""Finds partitions that joined a table with rows: until the log has these rows, events may change rows it lacks."""
+"""Finds partitions that joined a table with rows. Until the log has these rows, an event may change one it lacks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class PartitionNews:
         """Remember the current state; only later changes are news."""
         self._known, self._asked_at = self._ask(), time.monotonic()
 
-    def has_come(self) -> bool:
+    def has_arrived(self) -> bool:
         """Return True if there is news; asks the pipeline database at most every LOOK_SECONDS."""
         if self._known is None or time.monotonic() < self._asked_at + LOOK_SECONDS:
             return False

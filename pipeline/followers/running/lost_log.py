@@ -13,7 +13,7 @@ from pipeline.postgres.queries import statement
 
 @dataclass(frozen=True)
 class _PositionInLog:
-    """The log's knowledge of a position. `jumped` and `ahead`: the seq of the log's last event before it."""
+    """The row of `is_in_log.sql`. `jumped`, `ahead`: the last seq of the log before the lost ones."""
 
     jumped: int | None
     ahead: int | None

@@ -38,7 +38,7 @@ def report_of(registration: RegisteredFollower, error: Exception) -> ApplierRepo
         case CursorExpiredError():
             return ApplierReport("stopped", str(error), f"copy all tables again: {_resync(registration, '*')}")
         case StatementRefusedError():
-            where = f"at the {error.place}" if error.place else "at the database that refused it"
+            where = f"at the {error.database}" if error.database else "at the database that refused it"
             return ApplierReport("stopped", str(error), f"correct that {where}; {AGAIN}")
         case TableLockedError():
             return ApplierReport("waiting", str(error), f"{AGAIN} all the while{_kill_hint(error)}")
@@ -73,26 +73,27 @@ def retry_pause(delay: float, report: ApplierReport) -> float:
 def progress_report(
     here: FollowerPosition,
     follows: bool,
-    copied: bool,
-    anew: Sequence[NamedTable],
+    copying: bool,
+    copied_again: Sequence[NamedTable],
     refused: Mapping[NamedTable, TableNote],
 ) -> ApplierReport:
     """Return the report of a follower that no error stops.
 
-    `follows`: some tables follow the log. `copied`: some of these were copied after the position. `anew`: tables that
-    are copied again, so the follower lacks changes up to its position. `refused`: why some of these cannot be copied.
+    `follows`: some tables follow the log. `copying`: some of these still get rows, or were copied after the position.
+    `copied_again`: tables that are copied again, so the follower lacks changes up to its position. `refused`: why some
+    of these cannot be copied.
     """
-    if not anew:
+    if not copied_again:
         reached = registry.RegisteredPosition(here.seq, here.commit_lsn, here.committed_at)
-        return ApplierReport("copying" if copied else "following", position=reached)
-    stopped = [(table, note) for table in anew if (note := refused.get(table))]
+        return ApplierReport("copying" if copying else "following", position=reached)
+    stopped = [(table, note) for table in copied_again if (note := refused.get(table))]
     if not stopped:
         return ApplierReport("copying")
     table, note = stopped[0]
     more = f" (and {len(stopped) - 1} more)" if len(stopped) > 1 else ""
     name = f"{table.table_schema}.{table.table_name}"
     reason = note.reason + more if name in note.reason else f"table {name} {note.reason}{more}"
-    return ApplierReport("copying" if follows or len(stopped) < len(anew) else "stopped", reason, note.remedy)
+    return ApplierReport("copying" if follows or len(stopped) < len(copied_again) else "stopped", reason, note.remedy)
 
 
 def _of_follower(registration: RegisteredFollower, error: FollowerError) -> str:

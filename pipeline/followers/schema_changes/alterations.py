@@ -1,4 +1,4 @@
-"""Builds the statements that bring a follower's table from one form to the next, in the order in which they run.
+"""Builds the statements that alter a follower's table to its next definition, in the order in which they run.
 
 Changes that the follower's table already has, because an administrator made them, are left out.
 """
@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 from pipeline.errors import SchemaChangeError
 from pipeline.followers.applying import followed_tables
 from pipeline.followers.schema_changes import refused_statements
-from pipeline.followers.schema_changes.difference import ColumnForm, FormDifference
+from pipeline.followers.schema_changes.difference import ColumnDefinition, DefinitionDifference
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.printable import shortest
@@ -50,14 +50,14 @@ class AlterationBuilder:
     ) -> None:
         """`called`: the table's schema and name.
 
-        `identifier`: the table to alter, if it is another one that has the same columns except `without`.
+        `identifier`: the table to alter, if it is another table; that one has the same columns except `without`.
         """
         self._follower, self._called = follower, called
         self._table = identifier or sql.Identifier(*called)
         self._called, self._shown = called, ".".join(called)
         self._names = {name: column for name, column in _columns(follower, called).items() if name not in without}
 
-    def of_columns(self, change: FormDifference, live: Collection[int]) -> list[TableAlteration]:
+    def of_columns(self, change: DefinitionDifference, live: Collection[int]) -> list[TableAlteration]:
         """Return statements that drop, rename, add and retype columns.
 
         `live`: numbers of the columns that the source still has. A column that the source has but no longer publishes
@@ -70,13 +70,13 @@ class AlterationBuilder:
             *self._retype_columns(change.retyped),
         ]
 
-    def _drop_columns(self, change: FormDifference, live: Collection[int]) -> Iterator[TableAlteration]:
+    def _drop_columns(self, change: DefinitionDifference, live: Collection[int]) -> Iterator[TableAlteration]:
         for name, number in change.dropped.items():
             if name in self._names and number not in live:
                 del self._names[name]
                 yield self._alter(f"dropped column {name} of", "drop column {}", sql.Identifier(name))
 
-    def _rename_columns(self, change: FormDifference) -> Iterator[TableAlteration]:
+    def _rename_columns(self, change: DefinitionDifference) -> Iterator[TableAlteration]:
         pending = {old: new for old, new in change.renamed.items() if old in self._names}
         pending = {old: new for old, new in pending.items() if not self._is_renamed(old, new, pending)}
         for old, new in pending.items():
@@ -103,7 +103,7 @@ class AlterationBuilder:
         what = f"renamed column {old} to {new} in"
         return self._alter(what, "rename column {} to {}", sql.Identifier(old), sql.Identifier(new))
 
-    def _add_columns(self, change: FormDifference) -> Iterator[TableAlteration]:
+    def _add_columns(self, change: DefinitionDifference) -> Iterator[TableAlteration]:
         missing = [column for column in change.added if column.name not in self._names]
         for column, called in zip(missing, self._types(missing), strict=True):
             self._names[column.name] = {"type_name": called}
@@ -112,23 +112,23 @@ class AlterationBuilder:
         there = [column for column in change.added if column not in missing]
         yield from self._retype_columns(there)
 
-    def _retype_columns(self, columns: Sequence[ColumnForm]) -> Iterator[TableAlteration]:
+    def _retype_columns(self, columns: Sequence[ColumnDefinition]) -> Iterator[TableAlteration]:
         for column, called in zip(columns, self._types(columns), strict=True):
             known = self._names.get(column.name)
             if known is not None and known["type_name"] != called:
                 what = f"made column {column.name} of type {called} in"
                 yield self._alter(what, "alter column {} type {}", sql.Identifier(column.name), sql.SQL(called))
 
-    def has(self, name: str, change: FormDifference) -> bool:
+    def has(self, name: str, change: DefinitionDifference) -> bool:
         """Return True if the table already had this column, possibly under another name."""
         before = {new: old for old, new in change.renamed.items()}
         return before.get(name, name) in self._names
 
-    def retype_empty(self, columns: Sequence[ColumnForm]) -> list[TableAlteration]:
+    def retype_empty(self, columns: Sequence[ColumnDefinition]) -> list[TableAlteration]:
         """Return statements that change the types of columns in a table without rows."""
         return [self.retyping_attempts(column)[-1] for column in columns]
 
-    def retyping_attempts(self, column: ColumnForm) -> list[TableAlteration]:
+    def retyping_attempts(self, column: ColumnDefinition) -> list[TableAlteration]:
         """Return statements to try in turn: one casts the values, one converts their texts, and one discards them."""
         [called] = self._types([column])
         name, kind = sql.Identifier(column.name), sql.SQL(called)
@@ -145,7 +145,7 @@ class AlterationBuilder:
             ),
         ]
 
-    def _types(self, columns: Sequence[ColumnForm]) -> list[str]:
+    def _types(self, columns: Sequence[ColumnDefinition]) -> list[str]:
         """Return the follower's names of these columns' types."""
         values = {
             "names": [column.type_name for column in columns],
@@ -161,7 +161,7 @@ class AlterationBuilder:
         return found
 
     def of_key(
-        self, change: FormDifference, unique: Collection[Sequence[str]] | None, *, deferrable: bool
+        self, change: DefinitionDifference, unique: Collection[Sequence[str]] | None, *, deferrable: bool
     ) -> Iterator[TableAlteration]:
         """Return statements that make a changed key unique, and that drop what made the old key unique.
 

@@ -1,4 +1,4 @@
-"""Applies DDL of the source to a follower, at the place in the log at which a table gets its next form."""
+"""Applies DDL of the source to a follower, at the place at which a table's next version begins."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from pipeline.followers import connecting, registry
 from pipeline.followers.applying import followed_tables, position, table_versions
 from pipeline.followers.applying.followed_tables import TableToFollow
 from pipeline.followers.applying.position import FollowerPosition
-from pipeline.followers.applying.table_versions import HistoryPlace, TableFormVersion
+from pipeline.followers.applying.table_versions import HistoryPlace, TableVersion
 from pipeline.followers.copying import checks, copies, refused_rows, unfound_names
 from pipeline.followers.registry import NamedTable, RegisteredFollower, TableNote
 from pipeline.followers.routed_tables import is_routed
 from pipeline.followers.schema_changes import (
-    changed_types,
     composites,
     difference,
     partitions,
     reached_versions,
     rewritten_tables,
     source_tables,
+    type_changes,
 )
 from pipeline.followers.schema_changes.alterations import AlterationBuilder, TableAlteration, run
 from pipeline.followers.schema_changes.detected_partitions import PartitionChanges
-from pipeline.followers.schema_changes.difference import FormDifference
+from pipeline.followers.schema_changes.difference import DefinitionDifference
 from pipeline.followers.schema_changes.inheritance import InheritanceChanges
 from pipeline.followers.schema_changes.partitions import FormerPartitions, TablePartitions
 from pipeline.followers.schema_changes.renames import TableRenames
@@ -99,14 +99,14 @@ class SchemaChanges:
         )
         called = self._called
         types = partial(
-            changed_types.follow_renamed_attributes, self._config, self._follower, self._registration, called
+            type_changes.follow_renamed_attributes, self._config, self._follower, self._registration, called
         )
         if (
             rewritten_tables.request_new_copies(self._log, self._follower, self._registration, here, called, types)
             or new
         ):
             raise FollowedTablesChangedError(f"other tables of follower {here.follower} follow the log now")
-        changed_types.remember_attributes(self._config, self._follower, self._registration, called)
+        type_changes.remember_attributes(self._config, self._follower, self._registration, called)
 
     def notes(self) -> dict[int, TableNote]:
         """Return notes on tables that differ from the source's tables, by oid."""
@@ -114,40 +114,38 @@ class SchemaChanges:
         return {**violated, **self.inheritance.notes(), **self.partition_changes.notes()}
 
     def resolve_refusal(self, error: StatementRefusedError) -> bool:
-        """Make the schema change that explains an error of the follower; returns True if there was one.
+        """Make the schema change that lets the follower accept a refused statement; returns True if there was one.
 
         Raises SchemaChangeError with the statement to run at the follower, if that is known.
         """
         cause, called = error.__cause__, self._called
-        if changed_types.follow(self._config, self._log, self._follower, self._registration, cause, called):
+        if type_changes.follow(self._config, self._log, self._follower, self._registration, cause, called):
             return True
-        if changed_types.is_of_composite(cause):
-            return self._copy_of_types()
-        if changed_types.is_of_enum(cause) and error.tables:
+        if type_changes.is_of_composite(cause):
+            return self._copy_tables_of_composites()
+        if type_changes.is_of_enum(cause) and error.tables:
             # The source has renamed this label since, or has replaced the type: a copy has the current labels.
             held = {oid: [rewritten_tables.OF_ENUMS] for oid in error.tables}
             return rewritten_tables.request_copies(self._follower, self._registration, self._here(), called, held)
         if isinstance(cause, psycopg.errors.CheckViolation) and not cause.diag.constraint_name:
-            return self._divide_for(cause.diag.schema_name or "", cause.diag.table_name or "")
+            return self._add_partition_for(cause.diag.schema_name or "", cause.diag.table_name or "")
         if isinstance(cause, psycopg.errors.NotNullViolation) and cause.diag.column_name:
             diag = cause.diag
             name = diag.schema_name or "", diag.table_name or ""
-            return self._take_nulls(name, diag.column_name or "", error)
+            return self._allow_nulls(name, diag.column_name or "", error)
         if (remedy := _remedy(self._config, self._follower, error)) is not None:
             raise SchemaChangeError(str(error), remedy) from error
         return False
 
-    def _copy_of_types(self) -> bool:
+    def _copy_tables_of_composites(self) -> bool:
         """Request copies of the tables that have values of composite types; returns True if there are any."""
         called, oids = self._called, {".".join(name): oid for oid, name in self._called.items()}
         types = composites.read(self._follower, oids)
         held = {oids[table]: [rewritten_tables.OF_COMPOSITES] for each in types for table, _ in each.columns}
         return rewritten_tables.request_copies(self._follower, self._registration, self._here(), called, held)
 
-    def _take_nulls(self, name: Name, column: str, error: StatementRefusedError) -> bool:
-        """Let a column accept nulls if the source's column does now. Raises SchemaChangeError if it does not, or must
-        not.
-        """
+    def _allow_nulls(self, name: Name, column: str, error: StatementRefusedError) -> bool:
+        """Let a column accept nulls if the source's column does now. Raises SchemaChangeError if that is impossible."""
         oid = next((oid for oid, called in self._called.items() if called == name), 0)
         versions = table_versions.all_versions(self._log, self._here().source, [oid]).get(oid, [])
         listed = [each for version in versions if version.numbered for each in version.columns]
@@ -167,21 +165,21 @@ class SchemaChanges:
         ) from error
 
     def follow(self, changed: NotFollowableError) -> None:
-        """Give a table the form that it has from the next transaction on, in a separate transaction.
+        """Alter a table to the version that the next transaction needs, in a separate transaction.
 
-        If the change is unclear, request a copy of the table instead. Raises SchemaChangeError if the follower refuses
-        a statement, or the settings forbid to follow; ApplierOvertakenError; and DatabaseUnavailableError if the source
-        is needed and does not answer.
+        If it is unclear how to alter it, request a copy of the table instead. Raises SchemaChangeError if the follower
+        refuses a statement, or the settings forbid to follow; ApplierOvertakenError; and DatabaseUnavailableError if
+        the source is needed and does not answer.
         """
         oid, here, wanted, called = changed.oid, self._here(), self._wanted, self._called
         if changed.why == "unknown":
-            if not table_versions.is_known(self._log, here, oid, wanted[oid].formed):
+            if not table_versions.is_in_history(self._log, here, oid, wanted[oid].reached):
                 copies.request(self._follower, here, [oid])
             return
-        if self._divide(here, oid) or self._rename_as_copied(self._here(), oid, changed.seq):
+        if self._follow_partition(here, oid) or self._rename_only(self._here(), oid, changed.seq):
             return
         here = self._here()
-        found = table_versions.next_change(self._log, here, oid, wanted[oid].formed)
+        found = table_versions.next_change(self._log, here, oid, wanted[oid].reached)
         if found is None:
             return
         before, after = found
@@ -191,20 +189,20 @@ class SchemaChanges:
         except SchemaChangeError as error:
             if not isinstance(error.__cause__, _NO_CAST):
                 raise
-            # The rewrite is complete: the log has all rows again, but older values are invalid in the new type.
+            # The source has rewritten all rows, but the follower cannot convert the values that it has to the new type.
             retyped = {oid: [column.name for column in change.retyped]}
             rewritten_tables.request_copies(self._follower, self._registration, self._here(), called, retyped)
         else:
             self._renames.forget(self._state, gone)
 
     def _change(
-        self, here: FollowerPosition, changed: NotFollowableError, after: TableFormVersion, change: FormDifference
+        self, here: FollowerPosition, changed: NotFollowableError, after: TableVersion, change: DefinitionDifference
     ) -> Collection[int]:
         """Give a table its new name, columns and key; returns the tables that are no longer followed."""
         oid = changed.oid
         with self._follower.transaction():
             here = position.change_tables(self._follower, here)
-            # The copy may have given the table another name, and the source renamed it back to that of this form.
+            # A copy may have given the table another name than this version has.
             moves = self._rename(here, {oid: change.name} if change.name != self._called[oid] else {})
             if oid in moves.gone:
                 pass
@@ -216,21 +214,19 @@ class SchemaChanges:
                 reached_versions.store(self._follower, here, oid, name, after.place)
         return moves.gone
 
-    def _rename_as_copied(self, here: FollowerPosition, oid: int, seq: int) -> bool:
-        """Return True if the next change, at this seq, was only a name: a copy has the other changes of that place
-        already.
-        """
+    def _rename_only(self, here: FollowerPosition, oid: int, seq: int) -> bool:
+        """Rename a table if the version at this seq differs from its copy only by name; returns True if it did."""
         versions = table_versions.all_versions(self._log, here.source, [oid]).get(oid, [])
-        formed = self._wanted[oid].formed
-        later = formed.later(versions)
+        reached = self._wanted[oid].reached
+        later = reached.version_after_copy(versions)
         place = later.place if later else _place(self._log, self._events, seq)
-        later = later or _version_at(place, formed.copied_as(versions), versions)
+        later = later or _version_at(place, reached.version_at_copy(versions), versions)
         if later is None or place is None or self._called[oid] == (later.table_schema, later.table_name):
             return False
         with self._follower.transaction():
             here = position.change_tables(self._follower, here)
             moves = self._rename(here, {oid: (later.table_schema, later.table_name)})
-            # Store the form even if another table has this former name now: from here on, the form is that version's.
+            # Store the version even if the table did not get the name, which another table has now.
             reached_versions.store(self._follower, here, oid, moves.names.get(oid, self._called[oid]), place)
         self._renames.forget(self._state, moves.gone)
         return True
@@ -241,13 +237,13 @@ class SchemaChanges:
         self._renames.carry_out(self._follower, here, moves)
         return moves
 
-    def _divide(self, here: FollowerPosition, oid: int) -> bool:
-        """Return True if the next change was only a partition, which the follower has now, or does not need."""
-        formed, joins_at = self._wanted[oid].formed, self._wanted[oid].joins_at
-        history = table_versions.read_histories(self._log, {oid: formed}, here)[oid]
+    def _follow_partition(self, here: FollowerPosition, oid: int) -> bool:
+        """Attach or detach the next partition; returns True if the next version differs in nothing else."""
+        reached, joins_at = self._wanted[oid].reached, self._wanted[oid].joins_at
+        history = table_versions.read_histories(self._log, {oid: reached}, here)[oid]
         new = followed_tables.next_partition(self._follower, self._wanted, history)
-        change = table_versions.next_change(self._log, here, oid, formed)
-        named = history.named_later
+        change = table_versions.next_change(self._log, here, oid, reached)
+        named = history.later_name
         places = [new and new.place, change and change[1].place, named and named[0]]
         if joins_at is not None and all(joins_at <= place for place in places if place):
             self.partition_changes.follow(oid, joins_at)
@@ -258,19 +254,17 @@ class SchemaChanges:
         theirs = partitions.at_source(self._config, oid) if new.attached else []
         with self._follower.transaction():
             here = position.change_tables(self._follower, here)
-            divided = self._partitions(oid)
+            table = self._partitions(oid)
             if new.attached:
-                divided.follow(theirs, new)
+                table.follow(theirs, new)
             else:
-                divided.detach(self._called[oid])
+                table.detach(self._called[oid])
             if alone:
                 reached_versions.store(self._follower, here, oid, self._called[oid], new.place)
         return alone
 
-    def _divide_for(self, schema: str, name: str) -> bool:
-        """Create the partitions that a table lacks for a row. Raises SchemaChangeError if the source has none for the
-        row.
-        """
+    def _add_partition_for(self, schema: str, name: str) -> bool:
+        """Create partitions that a table lacks. Raises SchemaChangeError if the source has none for the refused row."""
         values = {"schema": schema, "name": name}
         root = self._follower.execute(statement("followers.schema_changes", "partition_root"), values).fetchone()
         oid = next((oid for oid, called in self._called.items() if called == root), None)
@@ -287,7 +281,7 @@ class SchemaChanges:
         former = FormerPartitions(self._log, self._registration, oid)
         return TablePartitions(self._follower, self._registration, self._called[oid], self._called.values(), former)
 
-    def _alter(self, after: TableFormVersion, change: FormDifference, called: Name) -> None:
+    def _alter(self, after: TableVersion, change: DefinitionDifference, called: Name) -> None:
         """Change the columns and the key of a table."""
         there: CurrentSourceTable | None = None
         if change.dropped or change.renamed or change.retyped:
@@ -310,7 +304,7 @@ class SchemaChanges:
         run(self._follower, self._registration.name, called, alterations)
 
     def _has_older_events(self, here: FollowerPosition, changed: NotFollowableError) -> bool:
-        """Return True if the transaction has older events of the table: they identify rows by the old key."""
+        """Return True if the same transaction has earlier events of the table, which identify rows by the old key."""
         values = {"source": here.source, "after": here.seq, "before": changed.seq, "oid": changed.oid}
         query = sql.SQL(statement("followers.schema_changes", "events_between")).format(events=self._events.identifier)
         return bool(queries.value(self._log, query, values))
@@ -331,15 +325,15 @@ def _place(log: Connection, events: EventsTable, seq: int) -> HistoryPlace | Non
 
 
 def _version_at(
-    place: HistoryPlace | None, copied_as: TableFormVersion | None, versions: Sequence[TableFormVersion]
-) -> TableFormVersion | None:
-    """Return the version of a table at this place, if it equals `copied_as`."""
-    reached = [each for each in versions if place is not None and each.place <= place]
-    return reached[-1] if reached and copied_as is not None and reached[-1].is_like(copied_as) else None
+    place: HistoryPlace | None, at_copy: TableVersion | None, versions: Sequence[TableVersion]
+) -> TableVersion | None:
+    """Return the version of a table at this place, if it equals the version at the copy."""
+    past = [each for each in versions if place is not None and each.place <= place]
+    return past[-1] if past and at_copy is not None and past[-1].is_like(at_copy) else None
 
 
 def _remedy(config: Config, follower: Connection, error: StatementRefusedError) -> str | None:
-    """Return what to run at the follower, if known."""
+    """Return what to run at the follower; None if unknown."""
     if (known := unfound_names.from_error(error) or refused_rows.from_error(error)) is None:
         return None
     with connecting.connect_catalog(config) as source:
@@ -357,8 +351,7 @@ def request_copies_of_new_tables(
     """Request copies of tables that the follower must have and lacks; returns True if there are any.
 
     A table that was dropped since is ignored, and a table that was renamed since gets its current name. A table that
-    was dropped and created again takes the place of the previous one. Raises SchemaChangeError if the settings forbid
-    it.
+    was dropped and created again replaces the previous one. Raises SchemaChangeError if the settings forbid it.
     """
     here = position.require_existing(follower, registration.source_id, registration.name)
     values = {**vars(here), "known": list(renames.called(follower)), "partitions_stay": registration.ddl == "stop"}

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from pipeline.errors import SchemaChangeError
 from pipeline.followers.applying.position import FollowerPosition
-from pipeline.followers.schema_changes.altered_types import TypeAlteration
+from pipeline.followers.schema_changes.type_alterations import TypeAlteration
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -111,10 +111,9 @@ class TypeDifference:
     def alteration(
         self, here: FollowerPosition, *, renames: bool = True, drops: bool = True, adds: int = 1600
     ) -> TypeAlteration:
-        """Return statements for these changes. `adds`: the most attributes to add.
+        """Return the statements that alter the follower's type. `adds`: the most attributes to add.
 
-        Raises SchemaChangeError if all changes together do not lead to the source's attributes, or if the type is a
-        table's.
+        Raises SchemaChangeError if no such statements lead to the source's attributes, or if the type is a table's.
         """
         renamed, dropped = self.renamed if renames else {}, self.dropped if drops else []
         added, is_all = self.added[:adds], renames and drops and adds >= len(self.added)

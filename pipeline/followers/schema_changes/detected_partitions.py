@@ -1,7 +1,7 @@
-"""Follows partitions that joined or left, which the server found in the source's catalog: no event tells of them.
+"""Attaches and detaches partitions that joined or left a table, as the server found in the source's catalog.
 
-A follower's table is changed once the log is applied up to the place of that check. Before that, an event may still
-write a row to a partition that has left.
+No event tells of them. A follower's table is altered once the log is applied up to the place of that check. Before
+that, an event may still write a row to a partition that has left.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ AGAIN_SECONDS = 1.0
 _ROOM = "followers.schema_changes"
 _NAMED = 3
 """The most tables that a note names."""
-_FIND_LOOKED = """\
+_FIND_FOLLOWED_CHANGES = """\
 select table_oid, looked_upto, kept from pipeline_follower.partitions
 where source_database_id = %(source)s and follower = %(follower)s
 """
-"""Read up to which change the partitions of each table equal the source's, and which changes left rows in the table."""
+"""Read up to which change each table has followed, and for which changes rows of a partition stay in it."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class PartitionChange:
 
     @property
     def place(self) -> HistoryPlace:
-        """The place in the log before which everything had happened that the check found."""
+        """The place of the check; what it found had happened before."""
         return HistoryPlace(self.epoch, self.seen_lsn, 0)
 
     @property
@@ -92,9 +92,9 @@ class PartitionChanges:
             "roots": list(called),
             "made_at": registration.made_at,
             "made_seq": registration.made_seq,
-            "copy": registration.copy,
+            "copy": registration.copy_mode,
         }
-        self._all = queries.rows(log, PartitionChange, statement(_ROOM, "looked_partitions"), values)
+        self._all = queries.rows(log, PartitionChange, statement(_ROOM, "partition_changes"), values)
         self._pending = pending(follower, registration, self._all)
         self._waits, self._not_before = dict[int, TableNote](), 0.0
 
@@ -132,14 +132,14 @@ class PartitionChanges:
         """
         due = [each for each in self._pending[oid] if each.place <= upto]
         root = self._called[oid]
-        divided = TablePartitions(
+        table = TablePartitions(
             self._follower,
             self._registration,
             root,
             self._called.values(),
             FormerPartitions(self._log, self._registration, oid),
         )
-        concerned = [each for each in due if (each.among(divided.names()) is None) == each.has_joined]
+        concerned = [each for each in due if (each.among(table.names()) is None) == each.has_joined]
         theirs = partitions.at_source(self._config, oid) if concerned else []
         here = position.require_existing(self._follower, self._registration.source_id, self._registration.name)
         try:
@@ -147,10 +147,10 @@ class PartitionChanges:
                 here = position.change_tables(self._follower, here)
                 with queries.lock_timeout(self._follower, truncates.LOCK_TIMEOUT):
                     for each in due:
-                        here = self._divide(here, divided, theirs, each)
+                        here = self._follow_one(here, table, theirs, each)
                 kept = [each.id for each in due if each not in concerned and not each.has_joined and self._keeps(each)]
                 stored = {**vars(here), "oid": oid, "upto": due[-1].id, "kept": kept}
-                self._follower.execute(statement(_ROOM, "store_looked"), stored)
+                self._follower.execute(statement(_ROOM, "store_followed_changes"), stored)
         except SchemaChangeError as error:
             if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
                 raise truncates.locked_error(
@@ -158,16 +158,16 @@ class PartitionChanges:
                 ) from error
             raise
 
-    def _divide(
-        self, here: FollowerPosition, divided: TablePartitions, theirs: Sequence[SourcePartition], each: PartitionChange
+    def _follow_one(
+        self, here: FollowerPosition, table: TablePartitions, theirs: Sequence[SourcePartition], each: PartitionChange
     ) -> FollowerPosition:
-        there = each.among(divided.names())
+        there = each.among(table.names())
         if each.has_joined:
             is_theirs = any(each.leaf_oid == their.oid for their in theirs)
-            if there is None and is_theirs and self._join(divided, theirs, each):
+            if there is None and is_theirs and self._join(table, theirs, each):
                 return copies.request(self._follower, here, [each.root_oid])
         elif there is not None and not each.is_reused:
-            divided.detach_gone(there, theirs)
+            table.detach_gone(there, theirs)
         elif there is not None:
             # The follower cannot tell rows of the former partition from rows of the one that has its name now.
             copy = copies.find(self._follower, here).get(each.root_oid)
@@ -176,24 +176,24 @@ class PartitionChanges:
                 return copies.request(self._follower, here, [each.root_oid])
         return here
 
-    def _join(self, divided: TablePartitions, theirs: Sequence[SourcePartition], each: PartitionChange) -> bool:
-        """Create or attach a partition; returns True if the table lacks rows of the partition that will not arrive.
+    def _join(self, table: TablePartitions, theirs: Sequence[SourcePartition], each: PartitionChange) -> bool:
+        """Create or attach a partition; returns True if the table must be copied to get the partition's rows.
 
-        For a partition that returned, the log has only what changed since it left. The detached table has the other
-        rows.
+        The log has the rows of a partition that was attached. For a partition that returned, it has only what changed
+        since the partition left; the follower has the other rows only if a detached table kept them.
         """
         is_kept = each.what == "returned" and bool(self._separate_tables([each]))
-        is_made = divided.follow(theirs, Partition(each.place, each.leaf_oid, ("", ""), attached=True), is_kept=is_kept)
+        is_made = table.follow(theirs, Partition(each.place, each.leaf_oid, ("", ""), attached=True), is_kept=is_kept)
         return is_made and each.what == "returned" and not is_kept
 
     def _keeps(self, each: PartitionChange) -> bool:
-        """Return True if the table still has the rows of a partition that left, because no detached table has them."""
+        """Return True if the rows of a partition that left stay in the table, because no separate table has them."""
         return not self._separate_tables([each])
 
     def _separate_tables(self, of: Sequence[PartitionChange]) -> list[Name]:
         """Return the names of these partitions that are separate tables of the follower now."""
         names = [name for each in of for name in (*each.names, _displaced_name(each))]
-        return self._follower.execute(statement(_ROOM, "tables_of_their_own"), {"names": names}).fetchall()
+        return self._follower.execute(statement(_ROOM, "separate_tables"), {"names": names}).fetchall()
 
     def _require_copies(self, each: PartitionChange, there: Name) -> None:
         if self._registration.on_rewrite == "stop":
@@ -244,9 +244,9 @@ class PartitionChanges:
 
 @dataclass(frozen=True)
 class PartitioningState:
-    """The last change up to which a follower's table has the source's partitions.
+    """How far a follower's table has followed changes of partitions: up to the number of a change.
 
-    `kept`: the changes whose rows stay in the table.
+    `kept`: the changes by which a partition left whose rows stay in the table.
     """
 
     upto: int = 0
@@ -256,7 +256,7 @@ class PartitioningState:
 def partitioning_states(follower: Connection, registration: RegisteredFollower) -> dict[int, PartitioningState]:
     """Return the partitioning states of a follower's tables, by oid, without tables that had no change."""
     values = {"source": registration.source_id, "follower": registration.name}
-    rows = follower.execute(_FIND_LOOKED, values).fetchall()
+    rows = follower.execute(_FIND_FOLLOWED_CHANGES, values).fetchall()
     return {oid: PartitioningState(upto, tuple(kept)) for oid, upto, kept in rows}
 
 

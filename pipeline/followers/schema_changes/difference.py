@@ -1,4 +1,4 @@
-"""Computes the difference between two forms of a table in the relation history. Pure."""
+"""Computes the difference between two definitions of a table. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 
-class RelationForm(Protocol):
-    """A version of `pipeline.relations`: columns by their names, and by their numbers if these are certain."""
+class TableDefinition(Protocol):
+    """The name, columns and key of a table, as a `TableVersion` or a `SourceDefinition` has them."""
 
     @property
     def table_schema(self) -> str: ...
@@ -21,8 +21,8 @@ class RelationForm(Protocol):
 
 
 @dataclass(frozen=True)
-class ColumnForm:
-    """The form of a column. `type_name`: as SQL prints it with an empty search_path, without the modifier."""
+class ColumnDefinition:
+    """A column's name and type. `type_name`: as SQL prints it with an empty search_path, without the modifier."""
 
     name: str
     type_name: str
@@ -30,25 +30,25 @@ class ColumnForm:
 
 
 @dataclass(frozen=True)
-class FormDifference:
-    """The difference between two forms. `renamed`: new names by old ones. `dropped`: numbers by names; None if unknown.
+class DefinitionDifference:
+    """The difference between two definitions, with columns by name. `renamed`: new names by old ones.
 
-    `key`: the columns of the new key; None if the key is unchanged. `unclear`: some columns disappeared and others
-    appeared, and no numbers tell whether these are the same.
+    `dropped`: their numbers; None if unknown. `key`: the columns of the new key; None if the key is unchanged.
+    `unclear`: some columns disappeared and others appeared, and no numbers tell whether these are the same.
     """
 
     name: tuple[str, str]
     renamed: Mapping[str, str]
     dropped: Mapping[str, int | None]
-    added: tuple[ColumnForm, ...]
-    retyped: tuple[ColumnForm, ...]
+    added: tuple[ColumnDefinition, ...]
+    retyped: tuple[ColumnDefinition, ...]
     old_key: tuple[str, ...]
     key: tuple[str, ...] | None
     unclear: bool
 
 
-def between(before: RelationForm, after: RelationForm, *, numbered: bool) -> FormDifference:
-    """Return the difference between two forms. `numbered`: the numbers of columns tell which of them are the same.
+def between(before: TableDefinition, after: TableDefinition, *, numbered: bool) -> DefinitionDifference:
+    """Return the difference between two definitions. `numbered`: equal numbers of columns mean the same column.
 
     `old_key` and `key` of the result use the new names.
     """
@@ -58,29 +58,29 @@ def between(before: RelationForm, after: RelationForm, *, numbered: bool) -> For
     kept = [(then[known], column) for known, column in now.items() if known in then]
     renamed = {old["name"]: new["name"] for old, new in kept if old["name"] != new["name"]}
     dropped = {column["name"]: column["attnum"] for known, column in then.items() if known not in now}
-    added = tuple(_form(column) for known, column in now.items() if known not in then)
+    added = tuple(_definition(column) for known, column in now.items() if known not in then)
     old_key = tuple(renamed.get(name, name) for name in before.key_columns)
     is_same_key = _key(before, known_by) == _key(after, known_by)
-    return FormDifference(
+    return DefinitionDifference(
         (after.table_schema, after.table_name),
         renamed,
         dropped,
         added,
-        tuple(_form(new) for old, new in kept if _type(old) != _type(new)),
+        tuple(_definition(new) for old, new in kept if _type(old) != _type(new)),
         old_key,
         None if is_same_key else tuple(after.key_columns),
         unclear=not numbered and bool(dropped) and bool(added),
     )
 
 
-def _key(form: RelationForm, known_by: str) -> set[Any]:
+def _key(of: TableDefinition, known_by: str) -> set[Any]:
     """Return what identifies the key's columns: a new column may have the name of an old one."""
-    numbers = {column["name"]: column[known_by] for column in form.columns}
-    return {numbers.get(name, name) for name in form.key_columns}
+    numbers = {column["name"]: column[known_by] for column in of.columns}
+    return {numbers.get(name, name) for name in of.key_columns}
 
 
-def _form(column: Mapping[str, Any]) -> ColumnForm:
-    return ColumnForm(column["name"], column["type_name"], column["type_modifier"])
+def _definition(column: Mapping[str, Any]) -> ColumnDefinition:
+    return ColumnDefinition(column["name"], column["type_name"], column["type_modifier"])
 
 
 def _type(column: Mapping[str, Any]) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from pipeline.errors import SchemaChangeError
 from pipeline.followers.applying.position import FollowerPosition
-from pipeline.followers.schema_changes.altered_types import TypeAlteration
+from pipeline.followers.schema_changes.type_alterations import TypeAlteration
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -81,10 +81,10 @@ def _renamed(here: EnumType, there: EnumType, known: Mapping[str, str]) -> dict[
 
 
 def _renamed_unknown(here: EnumType, there: EnumType, logged: Collection[int]) -> dict[str, str]:
-    """Return new labels by old ones according to their order, if the log knows no other type of this name.
+    """Return new labels by old ones, which are unknown: by their order, if the log has no other type of this name.
 
-    `logged`: the oids that the log knows. A type that the log does not know yet has replaced another type. A rename
-    would then change rows of the replaced type.
+    `logged`: the oids of types of this name in the log. If the source's current type is not among them, it has replaced
+    the type of the existing values, whose labels must stay.
     """
     gone = [label for label in here.labels if label not in there.labels]
     missing = [label for label in there.labels if label not in here.labels]
@@ -133,8 +133,8 @@ def _statements(here: EnumType, there: EnumType, renamed: Mapping[str, str]) -> 
             query = sql.SQL("alter type {} rename value {} to {}")
             yield query.format(here.identifier, sql.Literal(old), sql.Literal(new))
     for label in _missing(there.labels, labels):
-        place = there.labels.index(label)
-        beside, other = ("after", there.labels[place - 1]) if place else ("before", labels[0])
+        index = there.labels.index(label)
+        beside, other = ("after", there.labels[index - 1]) if index else ("before", labels[0])
         yield sql.SQL("alter type {} add value if not exists {} {} {}").format(
             here.identifier, sql.Literal(label), sql.SQL(beside), sql.Literal(other)
         )

@@ -1,7 +1,7 @@
-"""Follows tables that began or ceased to inherit from another one, which the server found in the source's catalog.
+"""Lets tables inherit, or no longer inherit, as the server found in the source's catalog.
 
-A follower's tables change once the log is applied up to the place of that check. If the follower refuses the change,
-the log is still applied: the rows of both tables are the same either way.
+A follower's tables are altered once the log is applied up to the place of that check. If the follower refuses that, the
+log is still applied, because the rows of both tables are the same either way.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ROOM = "followers.schema_changes"
 
 @dataclass(frozen=True)
 class _Change:
-    """A change of inheritance, by the tables' oids. It had happened before the place of `epoch` and `seen_lsn`."""
+    """A change of inheritance, by the tables' oids. It happened before the place of `epoch` and `seen_lsn`."""
 
     child_oid: int
     parent_oid: int
@@ -52,9 +52,9 @@ class InheritanceChanges:
             "oids": list(called),
             "made_at": registration.made_at,
             "made_seq": registration.made_seq,
-            "copy": registration.copy,
+            "copy": registration.copy_mode,
         }
-        self._changes = queries.rows(log, _Change, statement(_ROOM, "looked_inheritance"), values)
+        self._changes = queries.rows(log, _Change, statement(_ROOM, "inheritance_changes"), values)
         self._pending = [each for each in self._changes if self._differs(each)]
         self._waits, self._not_before = dict[int, TableNote](), 0.0
 

@@ -44,7 +44,7 @@ _NO_ROOM = (
 class SourcePartition:
     """A partition that is attached at the source. `bound`: its bounds as SQL.
 
-    `divided_by`: the partition key as SQL; None for a partition that holds rows.
+    `partition_key`: the key by which it is partitioned itself, as SQL; None for a partition that holds rows.
     """
 
     oid: int
@@ -53,7 +53,7 @@ class SourcePartition:
     parent_schema: str
     parent_name: str
     bound: str
-    divided_by: str | None
+    partition_key: str | None
 
     @property
     def called(self) -> Name:
@@ -96,9 +96,9 @@ class FormerPartitions:
 
 
 class TablePartitions:
-    """The partitions of one table of a follower, which has the source's name. `called`: all tables that are followed.
+    """The partitions of one table of a follower. `root`: the table's name. `called`: all tables that are followed.
 
-    `former`: partitions that the source has had, which may be in the way of others.
+    `former`: partitions that the source's table has had; their bounds or names may conflict with those of others.
     """
 
     def __init__(
@@ -119,17 +119,17 @@ class TablePartitions:
 
     def lacks(self, theirs: Sequence[SourcePartition]) -> bool:
         """Return True if the follower's table is partitioned and lacks one of these partitions."""
-        divided = (
-            self._follower.execute(statement(_ROOM, "partition_root"), _name_values(self._root)).fetchone() is not None
-        )
-        here = self.names() if divided and theirs else set[Name]()
-        return divided and any(each.called not in here for each in theirs)
+        found = self._follower.execute(statement(_ROOM, "partition_root"), _name_values(self._root)).fetchone()
+        if found is None:
+            return False
+        here = self.names() if theirs else set[Name]()
+        return any(each.called not in here for each in theirs)
 
     def follow(self, theirs: Sequence[SourcePartition], new: Partition | None = None, *, is_kept: bool = False) -> bool:
-        """Create or attach a partition and those that it is part of, in the open transaction.
+        """Create or attach a partition, and the partitions above it, in the open transaction.
 
-        Without `new`, create or attach all missing partitions. Returns True if there was one. `is_kept`: a detached
-        table still has the rows of the partition.
+        `theirs`: the source's partitions. `new`: the partition; None: all that are missing. `is_kept`: a separate table
+        of the follower still has the rows of the partition. Returns True if a partition was created or attached.
 
         Raises SchemaChangeError if the follower refuses a statement, or the settings forbid it; also if the source no
         longer has the partition and the follower has it as a separate table.
@@ -154,9 +154,7 @@ class TablePartitions:
             self._run(TableAlteration(f"the source detached {_dotted(name)} from {_dotted(self._root)}", detached))
 
     def detach_gone(self, name: Name, theirs: Sequence[SourcePartition]) -> None:
-        """Detach a partition that the source no longer has, together with its parents that the source does not have
-        either.
-        """
+        """Detach a partition that the source no longer has, or the topmost parent of it that is gone there as well."""
         there = {self._root, *(each.called for each in theirs)}
         while (parent := self._parent(name)) is not None and parent not in there:
             name = parent
@@ -185,7 +183,7 @@ class TablePartitions:
                 return True
 
     def _set_aside(self, name: Name) -> None:
-        """Rename a former partition that is in the way: its rows do not belong to the new partition of its name."""
+        """Rename a former partition of this name, because its rows do not belong to the new partition."""
         if self._former is None or name in self._called or not self._is_table(name):
             return
         if (oid := self._former.oid(name, left=True)) is not None:
@@ -219,18 +217,18 @@ class TablePartitions:
         names = sql.Identifier(*each.called), sql.Identifier(*each.parent)
         made = sql.SQL("create table {} partition of {} ").format(*names) + _as_sql(each.bound)
         yield TableAlteration(
-            what, made if each.divided_by is None else made + _as_sql(f" partition by {each.divided_by}")
+            what, made if each.partition_key is None else made + _as_sql(f" partition by {each.partition_key}")
         )
 
     def _require_dispensable(self, new: Partition) -> None:
         """Raise SchemaChangeError if the source no longer has a partition that is a separate table of the follower.
 
-        Otherwise the partition is only missed by a row that has no partition.
+        Otherwise the follower can continue without the partition until a row needs one.
         """
-        if new.called in self._called:
-            attach = f"alter table {shortest(*self._root)} attach partition {shortest(*new.called)} for values …"
+        if new.name in self._called:
+            attach = f"alter table {shortest(*self._root)} attach partition {shortest(*new.name)} for values …"
             raise SchemaChangeError(
-                f"table {_dotted(self._root)} of the follower stops: the source attached {_dotted(new.called)} to it,"
+                f"table {_dotted(self._root)} of the follower stops: the source attached {_dotted(new.name)} to it,"
                 " and no longer knows for which values",
                 f"`{attach}` there",
             )
@@ -261,8 +259,8 @@ def detach_before_copy(
 ) -> bool:
     """Detach a table before its copy if it is a partition at the follower, and no longer one at the source.
 
-    Returns False if another session uses the table, or while the follower is before the table's own first event: until
-    then, it may be a partition. `called`: all tables that are followed.
+    Returns False if another session uses the table, or until the follower has applied the table's first event as a
+    separate table: before that, events of the partition may follow. `called`: all tables that are followed.
     """
     name = table.table_schema, table.table_name
     root = follower.execute(statement(_ROOM, "root_of_partition"), _name_values(name)).fetchone()
@@ -293,7 +291,7 @@ def no_partition_error(name: Name) -> SchemaChangeError:
 
 
 def _with_parents(theirs: Sequence[SourcePartition], oid: int) -> list[SourcePartition]:
-    """Return a partition and those that it is part of, the topmost first."""
+    """Return a partition and those above it, the topmost first."""
     by_name = {each.called: each for each in theirs}
     each = next((each for each in theirs if each.oid == oid), None)
     found: list[SourcePartition] = []

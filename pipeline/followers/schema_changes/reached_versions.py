@@ -1,7 +1,6 @@
-"""Stores the form of each table of a follower, in `pipeline_follower.forms`.
+"""Stores which version each table of a follower has reached, and its name there, in `pipeline_follower.forms`.
 
-The form is the table's name at the follower, and the version of the source's columns that it has. A row is written in
-the transaction that changes the table, so both always agree.
+A row is written in the transaction that alters the table, so both always agree.
 """
 
 from __future__ import annotations
@@ -11,31 +10,31 @@ from dataclasses import dataclass
 
 from pipeline.followers.applying import followed_tables, table_versions
 from pipeline.followers.applying.position import FollowerPosition
-from pipeline.followers.applying.table_versions import HistoryPlace, TableFormVersion
+from pipeline.followers.applying.table_versions import HistoryPlace, TableVersion
 from pipeline.followers.registry import NamedTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 _ROOM = "followers.schema_changes"
-_FIND_FORMS = """\
+_FIND_VERSIONS = """\
 select f.table_oid, f.table_schema, f.table_name, f.source_epoch, f.lsn, f.idx
 from pipeline_follower.forms f
 where f.source_database_id = %(source)s and f.follower = %(follower)s
 """
-"""List the tables of a follower whose form is stored."""
-_FORGET_FORMS = """\
+"""List the tables of a follower whose versions are stored."""
+_FORGET_VERSIONS = """\
 delete from pipeline_follower.forms
 where source_database_id = %(source)s and follower = %(follower)s and table_oid = any(%(oids)s)
 """
-"""Delete the forms of tables that are no longer followed."""
+"""Delete the stored versions of tables that are no longer followed."""
 
 
 @dataclass(frozen=True)
-class StoredForm:
-    """The stored form of a table, by its oid at the source, with the table's name at the follower.
+class StoredVersion:
+    """A row of `pipeline_follower.forms`: a table by its oid at the source, its name at the follower, and its version.
 
-    `source_epoch`, `lsn`, `idx`: the place from which on the source's table has the form.
+    `source_epoch`, `lsn`, `idx`: the place from which on the version is valid.
     """
 
     table_oid: int
@@ -47,20 +46,20 @@ class StoredForm:
 
     @property
     def place(self) -> HistoryPlace:
-        """The place in the source's history from which on the source's table has this form."""
+        """The place from which on the version is valid."""
         return HistoryPlace(self.source_epoch, self.lsn, self.idx)
 
 
-def find(follower: Connection, here: FollowerPosition) -> dict[int, StoredForm]:
-    """Return the stored forms by the table's oid. Every other table has the form with which it was registered."""
-    found = queries.rows(follower, StoredForm, _FIND_FORMS, vars(here))
+def find(follower: Connection, here: FollowerPosition) -> dict[int, StoredVersion]:
+    """Return the stored versions by the table's oid. A table without one has the version at the follower's position."""
+    found = queries.rows(follower, StoredVersion, _FIND_VERSIONS, vars(here))
     return {each.table_oid: each for each in found}
 
 
 def begin(log: Connection, follower: Connection, here: FollowerPosition, tables: Iterable[NamedTable]) -> None:
-    """Store for each table the newest version of the source's columns that the table at the follower fits.
+    """Store for each table the newest version whose columns the follower's table has, if possible with the same types.
 
-    The table may lack changes made since the follower was added. A table that had no event before fits no version.
+    The table may lack changes made since the follower was added. Nothing is stored for a table that has had no event.
     """
     listed = {table.table_oid: table for table in tables}
     described = followed_tables.describe(
@@ -68,8 +67,8 @@ def begin(log: Connection, follower: Connection, here: FollowerPosition, tables:
     )
     for oid, versions in table_versions.all_versions(log, here.source, listed).items():
         name = listed[oid].table_schema, listed[oid].table_name
-        there = described.get(name)
-        columns = {column["name"]: column["type_name"] for column in there["columns"]} if there else {}
+        table = described.get(name)
+        columns = {column["name"]: column["type_name"] for column in table["columns"]} if table else {}
         fit = [each for each in versions if (each.table_schema, each.table_name) == name and _fits(each, columns)]
         same = [each for each in fit if _types(follower, each).items() <= columns.items()]
         if same or fit:
@@ -77,17 +76,17 @@ def begin(log: Connection, follower: Connection, here: FollowerPosition, tables:
 
 
 def begin_at_position(follower: Connection, here: FollowerPosition, tables: Iterable[NamedTable]) -> None:
-    """Store that these tables have the same form as the source's tables at this position."""
+    """Store that these tables have the versions that the source's tables have at this position."""
     place = HistoryPlace(here.source_epoch, here.commit_lsn or 0, table_versions.LAST)
     for table in tables:
         store(follower, here, table.table_oid, (table.table_schema, table.table_name), place)
 
 
-def _fits(version: TableFormVersion, columns: Mapping[str, str]) -> bool:
+def _fits(version: TableVersion, columns: Mapping[str, str]) -> bool:
     return all(column["name"] in columns for column in version.columns)
 
 
-def _types(follower: Connection, version: TableFormVersion) -> dict[str, str | None]:
+def _types(follower: Connection, version: TableVersion) -> dict[str, str | None]:
     """Return the follower's names of the types of a version's columns."""
     values = {
         "names": [column["type_name"] for column in version.columns],
@@ -98,14 +97,11 @@ def _types(follower: Connection, version: TableFormVersion) -> dict[str, str | N
 
 
 def store(follower: Connection, here: FollowerPosition, oid: int, name: tuple[str, str], place: HistoryPlace) -> None:
-    """Store a table's name, and that it has the form which the source's table has from this place on.
-
-    A place before the stored one changes nothing.
-    """
+    """Store a table's name, and that it has the version of this place; a later version that is stored stays."""
     values = {"oid": oid, "schema": name[0], "name": name[1], "epoch": place.epoch, "lsn": place.lsn, "idx": place.idx}
-    follower.execute(statement(_ROOM, "store_form"), {**vars(here), **values})
+    follower.execute(statement(_ROOM, "store_version"), {**vars(here), **values})
 
 
 def forget(follower: Connection, here: FollowerPosition, oids: Iterable[int]) -> None:
-    """Delete the forms of tables that are no longer followed."""
-    follower.execute(_FORGET_FORMS, {**vars(here), "oids": list(oids)})
+    """Delete the stored versions of tables that are no longer followed."""
+    follower.execute(_FORGET_VERSIONS, {**vars(here), "oids": list(oids)})

@@ -13,9 +13,9 @@ from pipeline.followers import registry
 from pipeline.followers.applying import position, table_versions
 from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.copying import copies, missing_tables
-from pipeline.followers.copying.source_forms import SourceForm
+from pipeline.followers.copying.source_definitions import SourceDefinition
 from pipeline.followers.registry import NamedTable, RegisteredFollower
-from pipeline.followers.schema_changes import last_forms, reached_versions, source_tables, table_names
+from pipeline.followers.schema_changes import last_definitions, reached_versions, source_tables, table_names
 from pipeline.followers.schema_changes.alterations import TableAlteration, run
 from pipeline.followers.schema_changes.table_names import Name, NameChanges
 from pipeline.postgres.connections import Connection
@@ -33,8 +33,9 @@ class TableRenames:
         found: Callable[[], RegisteredFollower],
         called: Callable[[Connection], Mapping[int, NamedTable]],
     ) -> None:
-        """`found`: returns the follower's current registration. `called`: returns its tables by oid, over a connection
-        to it.
+        """`found`: returns the follower's current registration.
+
+        `called`: returns the follower's tables with their current names, by oid, over a connection to the follower.
         """
         self._config, self._find, self._called = config, found, called
 
@@ -58,7 +59,7 @@ class TableRenames:
         self._alterations(follower, self.plan(follower, {oid: target}), self.called(follower))
 
     def carry_out(self, session: Connection, here: FollowerPosition, moves: NameChanges) -> None:
-        """Rename these tables in the open transaction. Once it has ended, call `forget` with the displaced tables.
+        """Rename these tables in the open transaction. Once it has committed, call `forget` with `moves.gone`.
 
         Raises SchemaChangeError if the follower refuses a statement, or the settings forbid to follow.
         """
@@ -84,9 +85,8 @@ class TableRenames:
         without = {oid: name for oid, name in known.items() if oid not in targets}
         moves = table_names.plan_names(targets, without, partial(source_tables.read, self._config))
         taken = {oid: moves.names[oid] for oid in targets if oid not in moves.gone}
-        forms = self._forms_given_up(log, follower, moves, taken)
-        # Forget these first: tables that are no longer known write nothing, and a table with such a name counts as
-        # existing.
+        definitions = self._definitions_of_replaced(log, follower, moves, taken)
+        # Forget these first. Then nothing is written to them, and a new table with such a name finds the old one.
         self.forget(log, moves.gone)
         with follower.transaction():
             here = self._here(follower)
@@ -94,28 +94,29 @@ class TableRenames:
                 raise FollowedTablesChangedError(f"tables of follower {here.follower} have other names by now")
             self._rename(follower, here, moves, without)
             copies.request(follower, here, taken)
-            for oid, form in forms.items():
-                copies.store_form(follower, here, form, oid)
+            for oid, definition in definitions.items():
+                copies.store_definition(follower, here, definition, oid)
         return taken
 
-    def _forms_given_up(
+    def _definitions_of_replaced(
         self, log: Connection, follower: Connection, moves: NameChanges, taken: Mapping[int, Name]
-    ) -> dict[int, SourceForm]:
-        """Return the forms of displaced tables, by the oids of the tables that take their places until their copies are
-        finished.
+    ) -> dict[int, SourceDefinition]:
+        """Return the definitions of tables that others replace, by the oids of the others.
+
+        Until its copy is finished, the new table has the definition of the one that it replaces.
         """
         found = self._find()
         here = position.require_existing(follower, found.source_id, found.name)
         holders = {name: oid for oid, name in self.called(follower).items() if oid in moves.gone - moves.names.keys()}
         tables = {oid: NamedTable(holders[name], *name) for oid, name in taken.items() if name in holders}
-        forms = {oid: last_forms.find(log, follower, here, table) for oid, table in tables.items()}
-        return {oid: form for oid, form in forms.items() if form is not None}
+        found_last = {oid: last_definitions.find(log, follower, here, table) for oid, table in tables.items()}
+        return {oid: definition for oid, definition in found_last.items() if definition is not None}
 
     def follow_missing_tables(self, log: Connection, follower: Connection) -> bool:
-        """Give tables that the follower lacks the source's current names, and follow dropped tables no longer.
+        """Request copies of tables that the follower lacks under the source's current names, and forget dropped tables.
 
-        The same applies to tables that share one name. Returns True if there was such a table: other tables follow the
-        log then. Raises DatabaseUnavailableError.
+        The same applies to tables that share one name. Returns True if there was such a table; then the list of tables
+        that follow the log has changed. Raises DatabaseUnavailableError.
         """
         called = self.called(follower)
         tables = [NamedTable(oid, *name) for oid, name in called.items()]

@@ -11,8 +11,8 @@ from pipeline.errors import SchemaChangeError
 from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.copying import copies
 from pipeline.followers.registry import RegisteredFollower
-from pipeline.followers.schema_changes.changed_types import UncertainTables
 from pipeline.followers.schema_changes.table_names import Name
+from pipeline.followers.schema_changes.type_changes import UncertainTables
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -22,7 +22,7 @@ _ROOM = "followers.schema_changes"
 _OF_TYPES = frozenset({"attributes", "renamed"})
 OF_COMPOSITES = "composite types"
 OF_ENUMS = "enums"
-"""The cause that a message names if a type of the table's values was altered."""
+"""What a message names instead of columns if a type of the table's values was altered."""
 _BEGIN_REWRITES = """\
 update pipeline_follower.position set rewrites_upto = %(upto)s
 where source_database_id = %(source)s and follower = %(follower)s and rewrites_upto is null
@@ -51,9 +51,9 @@ class _Rewritten:
 
 
 def begin(log: Connection, follower: Connection, registration: RegisteredFollower, here: FollowerPosition) -> None:
-    """Store the newest rewrite before any table is copied, unless it is stored: copies contain all earlier rewrites."""
+    """Store the newest rewrite, unless one is stored. Copies that begin afterwards contain all earlier rewrites."""
     upto = _newest(log, here)
-    if registration.copy != "source":
+    if registration.copy_mode != "source":
         values = {**vars(here), "made_at": registration.made_at}
         upto = queries.value(log, statement(_ROOM, "rewrites_before"), values)
     follower.execute(_BEGIN_REWRITES, {**vars(here), "upto": upto})
@@ -65,18 +65,18 @@ def request_new_copies(
     registration: RegisteredFollower,
     here: FollowerPosition,
     called: Mapping[int, Name],
-    look_at_types: Callable[[], UncertainTables],
+    find_uncertain: Callable[[], UncertainTables],
 ) -> bool:
     """Request copies of tables that were rewritten since their last copies; returns True if there are any.
 
-    `called`: names of the follower's tables by oid. `look_at_types`: finds tables whose values are uncertain because
+    `called`: names of the follower's tables by oid. `find_uncertain`: finds tables whose values are uncertain because
     composite types were altered. Raises SchemaChangeError if the settings forbid new copies.
     """
     reached: int = queries.value(follower, statement(_ROOM, "find_rewrites"), vars(here))
     newest = _newest(log, here)
     if newest <= reached:
         return False
-    types = look_at_types()
+    types = find_uncertain()
     query = statement("capture.schema_history", "unsettled_rewrites")
     unsettled = queries.rows(log, _Rewritten, query, {"source": here.source, "emptied": True})
     concerned = {

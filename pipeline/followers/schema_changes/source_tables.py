@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.config.settings import Config
 from pipeline.followers import connecting
-from pipeline.followers.applying.table_versions import TableFormVersion
+from pipeline.followers.applying.table_versions import TableVersion
 from pipeline.postgres import queries
 from pipeline.postgres.queries import statement
 
@@ -32,12 +32,12 @@ class CurrentSourceTable:
         """Schema and name."""
         return self.schema, self.name
 
-    def keys_of(self, version: TableFormVersion) -> list[list[str]]:
+    def keys_of(self, version: TableVersion) -> list[list[str]]:
         """Return the current keys, with the names that a version has for their columns if the version has numbers."""
         if not version.numbered:
             return self.keys
         then = {column["attnum"]: column["name"] for column in version.columns}
-        # A column that is newer than the version gets a name that no version has.
+        # A column that is newer than the version gets a name that no column of the version has.
         known = {
             name: then.get(number, f"{number} of later") for number, name in zip(self.numbers, self.names, strict=True)
         }

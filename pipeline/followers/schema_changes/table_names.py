@@ -21,7 +21,7 @@ _ROOM = "followers.schema_changes"
 
 @dataclass(frozen=True)
 class NameChanges:
-    """New names of tables by oid. `gone`: tables that the source has dropped and that must make way for others.
+    """New names of tables by oid. `gone`: tables that the source has dropped, and whose names other tables need.
 
     A dropped table has a new name here if another table of the follower gets its name. If a new table gets the name,
     the rows of its copy replace the rows of the dropped table, which then has no new name.
@@ -36,7 +36,7 @@ def plan_names(
     called: Mapping[int, Name],
     at_source: Callable[[Iterable[int]], Mapping[int, CurrentSourceTable]],
 ) -> NameChanges:
-    """Plan new names so that these tables get these names, and no two tables share one.
+    """Plan renames, so that these tables get their target names and no two tables have the same name.
 
     `called`: the follower's names of its tables; `targets` may contain tables that it does not have yet. A table whose
     name another table needs gets its current name at the source. The same applies to a table whose target another table
@@ -94,8 +94,8 @@ def alterations(
     aside, back = list[tuple[Name, TableAlteration]](), dict[int, list[tuple[Name, TableAlteration]]]()
     for oid, moving in along.items():
         back[oid] = []
-        for place, (part, kind) in enumerate(moving):
-            over = f"pipeline_follower {oid} {place}"
+        for index, (part, kind) in enumerate(moving):
+            over = f"pipeline_follower {oid} {index}"
             aside.append(_rename_statement(called[oid], (called[oid][0], part), over, kind))
             back[oid].append(_rename_statement(called[oid], (pending[oid][0], over), part, kind))
     return [*aside, *_statements(pending, called, back, exchanged=exchanged)]
@@ -107,7 +107,7 @@ def _conflicting_objects(follower: Connection, called: Name, schema: str) -> lis
     This happens, for example, if two tables exchange their schemas.
     """
     values = {"schema": called[0], "name": called[1], "target": schema}
-    found = follower.execute(statement(_ROOM, "moving_along"), values).fetchall() if called[0] != schema else []
+    found = follower.execute(statement(_ROOM, "conflicting_objects"), values).fetchall() if called[0] != schema else []
     return [(name, "sequence" if is_sequence else "index") for name, is_sequence in found]
 
 

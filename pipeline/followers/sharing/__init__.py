@@ -1,1 +1,1 @@
-"""Reads the log once for all followers of the same tables at the same place of the log, which is mostly its head."""
+"""Reads the log once for all followers of the same tables whose positions are about the same, mostly at its head."""

@@ -33,7 +33,7 @@ class SharedLog:
         self._unread = False  # True if the last pass has parts that were not read
 
     def begin(self, source: LogSelection, seq: int) -> None:
-        """Ask for the events of this selection from now on; see `upcoming.SharedReader.begin`."""
+        """Ask for the events of this selection from now on; see `upcoming_passes.SharedReader.begin`."""
         self._source = messages.shareable(source, seq)
         self._key = messages.key_of(self._source)
 
@@ -44,7 +44,7 @@ class SharedLog:
         self._line, self._unread = None, False
 
     def next(self, after: int, *, continues: bool) -> PlannedPass | NothingNext | ReadAlone:
-        """Return the next pass after a seq, or an answer if there is none; see `upcoming.SharedReader.next`."""
+        """Return the next pass after a seq, or an answer if there is none; see `upcoming_passes.SharedReader.next`."""
         try:
             for _ in self._rest():
                 pass
@@ -56,7 +56,7 @@ class SharedLog:
         return answer
 
     def parts(self) -> Generator[PassPart, None, None]:
-        """Yield the parts of the last pass; see `upcoming.SharedReader.parts`."""
+        """Yield the parts of the last pass; see `upcoming_passes.SharedReader.parts`."""
         try:
             for part in self._rest():
                 if isinstance(part, BrokenPass):

@@ -47,16 +47,16 @@ def shareable(source: LogSelection, seq: int) -> LogSelection:
     `seq`: the follower's position; tables that are filled up to it count as filled.
     """
     tables = {table.oid: _shareable_table(table, seq) for table in sorted(source.tables, key=lambda table: table.oid)}
-    return replace(source, tables=FollowedTables(tables, source.tables.version))
+    return replace(source, tables=FollowedTables(tables, source.tables.history_number))
 
 
 def _shareable_table(table: FollowedTable, seq: int) -> FollowedTable:
     filled = table.wanted.filled_upto
-    wanted = replace(table.wanted, formed=AS_OF_POSITION, filled_upto=filled if filled > seq else 0)
+    wanted = replace(table.wanted, reached=AS_OF_POSITION, filled_upto=filled if filled > seq else 0)
     return replace(table, wanted=wanted, own=(), uniques=())
 
 
 def key_of(source: LogSelection) -> bytes:
     """Return the key that identifies a selection, which must come from `shareable`."""
-    parts = (source.id, source.tables.version, source.events_table, source.sizes, source.gap, *source.tables)
+    parts = (source.id, source.tables.history_number, source.events_table, source.sizes, source.gap, *source.tables)
     return hashlib.sha256(repr(parts).encode()).digest()

@@ -1,7 +1,7 @@
-"""Reads the log once for several appliers at the same place, and keeps recent passes for appliers that ask later.
+"""Reads the log once for several appliers at about the same seq, and keeps recent passes for appliers that ask later.
 
-No applier waits for another. The next pass is read when the first applier asks for it, or earlier if many events are
-ahead. An applier that asks too late for a pass reads alone, up to a pass that is still kept.
+No applier waits for another. The next pass is read when the first applier asks for it, or earlier if the last one had
+many events. An applier that asks too late for a pass reads alone, up to a pass that is still kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEPT_BYTES = 24 * 2**20
 KEPT_PASSES = 64
 """The most bytes and passes that are kept, in addition to the latest pass."""
 AHEAD_BYTES = 8 * 2**20
-"""The bytes that are read before an applier asks for them. The records of a pass are at most as large in the log."""
+"""The bytes that may be read before an applier asks for them. Also the most bytes of a pass's records in the log."""
 LATE = 4
 """An applier that is this many small passes behind reads them alone, as one."""
 THREAD = "followers' reading"
@@ -59,7 +59,7 @@ class SharedStream:
         self._end: tuple[int, bool] | None = None  # the seq after which the next pass begins; True: in a transaction
         self._asked = self._reading = self._goes_on = self.ended = False
         self._reads = self._failed_in = self._nothing_in = 0
-        self._version = 0
+        self._history_number = 0
         self._thread: threading.Thread | None = None  # runs once a pass is read for two appliers
 
     def close(self) -> None:
@@ -112,9 +112,9 @@ class SharedStream:
         return self._at_end(since) if here == self._end else ReadAlone(self._next_begin(ask.after))
 
     def _find(self, here: tuple[int, bool]) -> _KeptPass | ReadAlone | None:
-        for place, kept in enumerate(self._kept, 1):
+        for number, kept in enumerate(self._kept, 1):
             if (kept.planned.after, kept.continues) == here:
-                if kept.planned.events < self._source.sizes.relayed and len(self._kept) - place >= LATE:
+                if kept.planned.events < self._source.sizes.relayed and len(self._kept) - number >= LATE:
                     return ReadAlone(self._next_begin(self._kept[-1].planned.after))
                 kept.taken = True
                 self._changed.notify_all()
@@ -123,7 +123,7 @@ class SharedStream:
 
     def _at_end(self, since: int) -> NothingNext | ReadAlone | None:
         if self._nothing_in > since:
-            return NothingNext(self._version)
+            return NothingNext(self._history_number)
         if self._failed_in > since:
             return ReadAlone()
         if self._thread is None:
@@ -143,8 +143,8 @@ class SharedStream:
         try:
             with self._connect() as log:
                 reader = self._source.reader(log)
-                while (place := self._wanted()) is not None:
-                    self._read(log, reader, *place)
+                while (begin := self._wanted()) is not None:
+                    self._read(log, reader, *begin)
         except (psycopg.Error, PipelineError):
             pass  # an applier that reads alone gets the error itself
         finally:
@@ -171,8 +171,9 @@ class SharedStream:
         except PipelineError:  # the pass cannot be applied, which each follower reports itself
             self._failed_in = self._reads
             return
-        if planned is None or planned.version != self._source.tables.version:
-            self._version = planned.version if planned else table_versions.newest_version(log, self._source.id)
+        if planned is None or planned.history_number != self._source.tables.history_number:
+            number = planned.history_number if planned else table_versions.history_number(log, self._source.id)
+            self._history_number = number
             self._nothing_in = self._reads
             return
         kept = _KeptPass(planned, continues)

@@ -1,5 +1,5 @@
 -- Return all followers by name, or only the follower with this name, with their tables and how far each is behind.
-select f.id, f.source_id, f.name, f.dsn, f.tables, f.copy, f.schema_mode, f.ddl, f.on_rewrite, f.truncates,
+select f.id, f.source_id, f.name, f.dsn, f.tables, f.copy as copy_mode, f.schema_mode, f.ddl, f.on_rewrite, f.truncates,
     f.system_identifier, f.database_oid::bigint as database_oid, f.database_name, f.wanted, f.made_at, f.made_seq,
     f.seq, f.commit_lsn, f.committed_at, f.state, f.reason, f.remedy, f.reported_at,
     pipeline.seqs_between(null, f.seq, h.seq) as lag_seqs, pipeline.seqs_between(null, 0, f.seq) as passed_seqs,

@@ -1,10 +1,10 @@
 -- Return the sequences that columns of these tables take values from: sequences that belong to a column, and sequences
 -- that a default names. A table is found by its oid, or else by its name.
-select w.place::int - 1 as "table", a.attname::text as column, sn.nspname::text as schema, s.relname::text as name,
+select w.number::int - 1 as "table", a.attname::text as column, sn.nspname::text as schema, s.relname::text as name,
     q.seqincrement as increment,
     pg_catalog.has_schema_privilege(sn.oid, 'usage') and pg_catalog.has_sequence_privilege(s.oid, 'select') as may_read,
     pg_catalog.has_schema_privilege(sn.oid, 'usage') and pg_catalog.has_sequence_privilege(s.oid, 'update') as may_set
-from unnest(%(oids)s::bigint[], %(schemas)s::text[], %(names)s::text[]) with ordinality w (oid, schema, name, place)
+from unnest(%(oids)s::bigint[], %(schemas)s::text[], %(names)s::text[]) with ordinality w (oid, schema, name, number)
 join pg_catalog.pg_class t on t.relkind in ('r', 'p')
 join pg_catalog.pg_namespace tn on tn.oid = t.relnamespace
     and (t.oid = w.oid or w.oid is null and (tn.nspname, t.relname) = (w.schema, w.name))
@@ -22,4 +22,4 @@ cross join lateral (
 join pg_catalog.pg_class s on s.oid = u.oid and s.relkind = 'S'
 join pg_catalog.pg_namespace sn on sn.oid = s.relnamespace
 join pg_catalog.pg_sequence q on q.seqrelid = s.oid
-order by w.place, a.attnum, s.oid
+order by w.number, a.attnum, s.oid

@@ -7,10 +7,10 @@ select case when f.oid is null then '' else pg_catalog.format('%%I.%%I', f.nspna
         where p.oid = f.oid or p.oid in (select relid from pg_catalog.pg_partition_tree(f.oid))
     ), 0)::bigint as estimate,
     f.oid is not null as exists
-from unnest(%(oids)s::bigint[], %(schemas)s::text[], %(names)s::text[]) with ordinality w (oid, schema, name, place)
+from unnest(%(oids)s::bigint[], %(schemas)s::text[], %(names)s::text[]) with ordinality w (oid, schema, name, number)
 left join (
     select t.oid, t.relname, t.relkind, n.nspname
     from pg_catalog.pg_class t join pg_catalog.pg_namespace n on n.oid = t.relnamespace
     where t.relkind in ('r', 'p')
 ) f on f.oid = w.oid or w.oid is null and (f.nspname, f.relname) = (w.schema, w.name)
-order by w.place
+order by w.number

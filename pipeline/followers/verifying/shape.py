@@ -58,37 +58,37 @@ class ComparedColumn:
 
 
 @dataclass(frozen=True)
-class SideForm:
-    """The form that one side must keep while rows are compared; an owner may alter it at any time.
+class SideDefinition:
+    """The definition of the table at one side, which must stay the same while rows are compared.
 
-    `names`: the relations, as SQL, with their `forms`. `key`: None if the table has no key. `shows_places`: the user
-    may see the place of each row, and the transaction that wrote it.
+    `names`: the relations, as SQL. `hashes`: of their definitions. `key`: None if the table has no key.
+    `shows_locations`: the user may see the location of each row, and the transaction that wrote it.
     """
 
     names: tuple[str, ...]
-    forms: tuple[str | None, ...]
+    hashes: tuple[str | None, ...]
     relation: int
     key: KeyComparison | None
-    shows_places: bool
+    shows_locations: bool
 
     def require_unaltered(self, connection: Connection) -> None:
-        """Raise NotComparableError if the form was altered. The transaction must have locked the relations."""
+        """Raise NotComparableError if the table was altered. The transaction must have locked the relations."""
         key = [each.name for each in self.key.columns] if self.key else []
-        if _form(connection, self.names, self.relation, key) != self:
+        if _definition(connection, self.names, self.relation, key) != self:
             raise NotComparableError("the table was altered while it was compared; run the command again")
 
 
 @dataclass(frozen=True)
 class ComparisonShape:
-    """The compared columns in one order, and the form of each side.
+    """The compared columns in one order, and the definition of the table at each side.
 
     `ranged`: both sides sort keys in the same order, so ranges of keys hold the same rows at both. `partitioned`: the
     follower's table is partitioned.
     """
 
     columns: tuple[str, ...]
-    source: SideForm
-    follower: SideForm
+    source: SideDefinition
+    follower: SideDefinition
     ranged: bool
     partitioned: bool
 
@@ -110,10 +110,10 @@ def read(source: Connection, follower: Connection, table: ComparedTable) -> Comp
         raise NotComparableError("it was altered just now; run it again")
     compared = tuple(name for name in table.columns if not there[name].generated or name in table.key)
     names = [each.name for each in table.relations] or [_quoted(source, table.schema, table.name)]
-    at_source = _form(source, names, here[table.key[0]].relation if table.key else 0, table.key)
+    at_source = _definition(source, names, here[table.key[0]].relation if table.key else 0, table.key)
     try:
-        copied = [_quoted(follower, table.follower_schema, table.follower_name)]
-        at_follower = _form(follower, copied, there[table.key[0]].relation if table.key else 0, table.key)
+        there_named = [_quoted(follower, table.follower_schema, table.follower_name)]
+        at_follower = _definition(follower, there_named, there[table.key[0]].relation if table.key else 0, table.key)
     except NotComparableError as error:
         raise NotComparableError(f"at the follower, {error}") from error
     sorted_alike = all(here[name].sorts_alike and there[name].sorts_alike for name in table.key)
@@ -136,11 +136,11 @@ def _columns(connection: Connection, schema: str, name: str) -> dict[str, Compar
     return {column.name: column for column in found}
 
 
-def _form(connection: Connection, names: Sequence[str], relation: int, key: Sequence[str]) -> SideForm:
-    query = statement("followers.verifying", "forms")
-    [(forms, places)] = connection.execute(query, {"names": list(names)}).fetchall()
+def _definition(connection: Connection, names: Sequence[str], relation: int, key: Sequence[str]) -> SideDefinition:
+    query = statement("followers.verifying", "definitions")
+    [(hashes, locations)] = connection.execute(query, {"names": list(names)}).fetchall()
     compared = key_comparison.read_comparison(connection, relation, key) if key else None
-    return SideForm(tuple(names), tuple(forms), relation, compared, places)
+    return SideDefinition(tuple(names), tuple(hashes), relation, compared, locations)
 
 
 def _quoted(connection: Connection, *name: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from psycopg import sql
 
-from pipeline.followers.verifying.shape import SideForm
+from pipeline.followers.verifying.shape import SideDefinition
 from pipeline.followers.verifying.unsettled_rows import Key, SideRow
 from pipeline.postgres import key_comparison, reading_session
 from pipeline.postgres.connections import Connection
@@ -42,18 +42,19 @@ class ComparisonSide:
         settings: Mapping[str, str],
         relations: Sequence[sql.Composable],
         columns: Sequence[str],
-        form: SideForm,
+        definition: SideDefinition,
         *,
         portable: bool,
     ) -> None:
         """`relations`: SQL that can follow `from`, each with its condition; together they hold the table's rows.
 
-        `form` is read again in each transaction, because an alteration can make a safe query unsafe. `settings`: those
-        of each transaction. `portable`: hash the values in UTF-8, because the two servers have different encodings;
-        this takes longer.
+        `definition` is read again in each transaction, because an alteration can make a safe query unsafe. `settings`:
+        those of each transaction. `portable`: hash the values in UTF-8, because the two servers have different
+        encodings; this takes longer.
         """
-        self._connection, self._settings, self._form, self._portable = connection, settings, form, portable
-        self._key = key = form.key
+        self._connection, self._settings, self._portable = connection, settings, portable
+        self._definition = definition
+        self._key = key = definition.key
         self._mark = "~" * (1 + max((len(name) for name in columns if not name.strip("~")), default=0))
         self._columns = [sql.Identifier("t", name) for name in columns]
         self._keys = [sql.Identifier("t", column.name) for column in key.columns] if key else []
@@ -61,13 +62,15 @@ class ComparisonSide:
         self._checksum = self._hash(_row(self._columns))
 
     def _rows_of(self, relation: sql.Composable) -> sql.Composable:
-        """Return a query of a relation's rows and their versions.
+        """Return a query of a relation's rows, each with its row version as text.
 
-        The version of a row changes whenever the row is written, if this user may see it.
+        The row version changes whenever the row is written. The text is empty if this user may not see it.
         """
-        places = sql.SQL("t.tableoid::bigint, ' ', t.ctid, ' ', t.xmin" if self._form.shows_places else "''")
+        locations = sql.SQL(
+            "t.tableoid::bigint, ' ', t.ctid, ' ', t.xmin" if self._definition.shows_locations else "''"
+        )
         version = sql.SQL("pg_catalog.concat({}) as {}")
-        chosen = [*self._columns, version.format(places, sql.Identifier(self._mark))]
+        chosen = [*self._columns, version.format(locations, sql.Identifier(self._mark))]
         return sql.SQL("select {} from {}").format(_COMMA.join(chosen), relation)
 
     def sum_of(self, part: sql.Composable) -> PartSum:
@@ -103,7 +106,7 @@ class ComparisonSide:
             self._key.equals_row(),
         )
         found = self._fetch(query)
-        return {keys[place]: SideRow(tuple(key), version, tuple(hashes)) for place, key, version, hashes in found}
+        return {keys[number]: SideRow(tuple(key), version, tuple(hashes)) for number, key, version, hashes in found}
 
     def upper_bound(self, after: Key | None, rows: int) -> Key | None:
         """Return the key that comes this number of rows after another key; None if there are fewer rows."""
@@ -138,9 +141,9 @@ class ComparisonSide:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with reading_session.transaction(self._connection, self._settings), key_comparison.no_ambiguity():
-            names = list(map(sql.SQL, self._form.names))
+            names = list(map(sql.SQL, self._definition.names))
             reading_session.lock(self._connection, names, self._settings, self._settings["lock_timeout"])
-            self._form.require_unaltered(self._connection)
+            self._definition.require_unaltered(self._connection)
             yield
 
     def _whole(self) -> SideRow:

@@ -3,9 +3,9 @@
 One reading proves nothing: a row is written at the source, and a moment later at the follower. But between two
 readings, the follower receives everything that the source had at the first one. If three readings find the row
 unchanged at both sides, the follower's row was neither older nor newer than the source's at the second reading. So a
-difference at that point is real. A row that is neither equal nor unchanged so far is read again. Versions at the
-follower are enough: if a value changed at the source and changed back between two readings, the follower has written
-the row by the third.
+difference at that point is real. A row that is neither equal nor unchanged so far is read again. Only the follower must
+show row versions: if a value changed at the source and changed back between two readings, the follower has written the
+row by the third.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Key = tuple[str, ...]
 class SideRow:
     """A row at one side. `key`: the texts that this side prints.
 
-    `version` changes whenever the row is written, if this side can tell; otherwise it is constant. `hashes`: one for
-    the text of each column, None for null. For a table without a key, one object stands for all rows together.
+    `row_version` changes whenever the row is written, if this side shows it; otherwise it is constant. `hashes`: one
+    for the text of each column, None for null. For a table without a key, one object stands for all rows together.
     """
 
     key: Key
-    version: str
+    row_version: str
     hashes: tuple[int | None, ...]
 
 

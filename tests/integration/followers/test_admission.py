@@ -213,7 +213,7 @@ def test_a_route_to_the_default_table_is_none(adding: Adding, follower_dsn: str)
 def test_a_schema_of_a_newer_server(adding: Adding, follower_dsn: str) -> None:
     run(follower_dsn, INSTALLED.format(99))
     said = adding.refused(follower_dsn)
-    newest = f"made by a newer server, and this one knows {position.VERSION}; use"
+    newest = f"made by a newer server, and this one knows {position.SCHEMA_VERSION}; use"
     assert f"its schema pipeline_follower is of version 99, {newest}" in said
     run(follower_dsn, "comment on schema pipeline_follower is 'version 1'")
     adding.add(follower_dsn)
@@ -242,7 +242,7 @@ def test_json_is_what_json_can_hold(adding: Adding, follower_dsn: str) -> None:
 
 def test_tables_that_another_source_feeds_are_not_fed_twice(adding: Adding, follower_dsn: str) -> None:
     other = "12345678-1234-1234-1234-123456789012"
-    run(follower_dsn, INSTALLED.format(position.VERSION))
+    run(follower_dsn, INSTALLED.format(position.SCHEMA_VERSION))
     run(
         follower_dsn,
         f"""

@@ -97,6 +97,6 @@ def test_who_has_declared_its_tables_equal_since_then_lacks_nothing(
 ) -> None:
     adding.known.log.execute(EPOCH, (1,))
     adding.known.log.execute("update pipeline.epochs set started_at = now() - interval '1 day'")
-    declared = replace(reports, copy="none", made_seq=5)
+    declared = replace(reports, copy_mode="none", made_seq=5)
     assert gap(adding, declared) is None
     assert gap(adding, replace(declared, made_seq=6)) is not None, "its position is older"

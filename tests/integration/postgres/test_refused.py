@@ -90,6 +90,6 @@ def test_of_two_databases_the_one_that_refused_is_named(database_dsn: str, place
         ):
             refuses.execute(RAISE.format(state).encode())
         error = connections.unavailable_one(source, "host=s", "host=p", raised.value)
-    assert isinstance(error, StatementRefusedError) and error.place == place
+    assert isinstance(error, StatementRefusedError) and error.database == place
     assert str(error).startswith(f"{place} (host={place[0]}")
     assert f"refused a statement: no more of that (SQLSTATE {state}); " in str(error) and remedy in str(error)

@@ -102,16 +102,16 @@ MUTATIONS = (
     ),
     _mutation(
         "a follower keeps a partition that left",
-        f"{FOLLOWERS}/test_looked_partitions.py::test_a_partition_that_leaves",
+        f"{FOLLOWERS}/test_detected_partitions.py::test_a_partition_that_leaves",
         Edit(
-            "detected_partitions:PartitionChanges._divide",
-            "            divided.detach_gone(there, theirs)\n",
+            "detected_partitions:PartitionChanges._follow_one",
+            "            table.detach_gone(there, theirs)\n",
             "            pass\n",
         ),
     ),
     _mutation(
         "a follower stays stopped at rows that are being read",
-        f"{FOLLOWERS}/test_looked_partitions.py::test_a_follower_that_stopped_before_a_partition_was_seen_goes_on",
+        f"{FOLLOWERS}/test_detected_partitions.py::test_a_follower_that_stopped_before_a_partition_was_seen_goes_on",
         Edit(
             "pipeline/followers/running/sql/joined_partitions.sql",
             "c.what in ('attached', 'returned')",

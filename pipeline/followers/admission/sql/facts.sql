@@ -1,4 +1,4 @@
--- Facts that decide whether a database can be a follower, and whether an earlier applier left its schema there.
+-- Return facts that decide if a database can be a follower, and if an earlier applier left its schema there.
 select pg_catalog.current_setting('server_version_num')::int as version,
     pg_catalog.current_setting('server_version') as shown_version,
     pg_catalog.pg_is_in_recovery() as standby,

@@ -1,5 +1,5 @@
--- Whether this cluster has an advisory lock with this number, and in which database. The database is not the pipeline
--- database, so the view of advisory locks does not exist here.
+-- Return in which database this cluster has an advisory lock with this number; no row if it has none. The view of advisory
+-- locks exists only in the pipeline database.
 select case when l.database = d.oid then 'same database' else 'same cluster' end
 from pg_catalog.pg_locks l
 join pg_catalog.pg_database d on d.datname = pg_catalog.current_database()

@@ -18,9 +18,9 @@ select w.schema, w.name, n.oid is not null as has_schema,
             and i.indexprs is null
     ), '[]') as keys,
     array(
-        select p.name from (values ('select', 1), ('insert', 2), ('update', 3), ('delete', 4), ('truncate', 5)) p (name, place)
+        select p.name from (values ('select', 1), ('insert', 2), ('update', 3), ('delete', 4), ('truncate', 5)) p (name, number)
         where c.oid is not null and not pg_catalog.has_table_privilege(c.oid, p.name)
-        order by p.place
+        order by p.number
     ) as refused,
     coalesce(pg_catalog.row_security_active(c.oid), false) as secured
 from unnest(%(schemas)s::text[], %(names)s::text[]) w (schema, name)

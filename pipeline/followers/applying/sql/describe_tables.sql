@@ -12,11 +12,11 @@ select class.nspname::text as schema, class.relname::text as name, class.relkind
         join pg_catalog.pg_namespace n on n.oid = r.relnamespace
         where r.oid = pg_catalog.pg_partition_root(class.oid) and r.oid <> class.oid
     ) as root,
-    -- The columns that each unique index must contain; null: an expression, which allows no unique index.
+    -- The columns of the partition key, which each unique index must contain; null: an expression, which allows none.
     coalesce((select jsonb_agg(a.attname) from pg_catalog.pg_partitioned_table d
         cross join unnest(d.partattrs::int2[]) k (attnum)
         left join pg_catalog.pg_attribute a on a.attrelid = d.partrelid and a.attnum = k.attnum
-        where d.partrelid = class.oid), '[]') as divided_by,
+        where d.partrelid = class.oid), '[]') as partition_columns,
     exists (
         select from pg_catalog.pg_trigger g
         where g.tgenabled in ('A', 'R') and not g.tgisinternal
@@ -44,14 +44,14 @@ select class.nspname::text as schema, class.relname::text as name, class.relkind
         where a.attrelid = class.oid and a.attnum > 0 and not a.attisdropped) as columns,
     (select coalesce(jsonb_agg((
             select jsonb_object_agg(a.attname, 'operator(' || pg_catalog.quote_ident(n.nspname) || '.' || o.oprname || ')')
-            from unnest(i.indkey::int2[]) with ordinality k (attnum, place)
+            from unnest(i.indkey::int2[]) with ordinality k (attnum, number)
             join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
-            join pg_catalog.pg_opclass c on c.oid = i.indclass[k.place - 1]
+            join pg_catalog.pg_opclass c on c.oid = i.indclass[k.number - 1]
             join pg_catalog.pg_amop m on m.amopfamily = c.opcfamily and m.amopstrategy = 3
                 and m.amoplefttype = c.opcintype and m.amoprighttype = c.opcintype
             join pg_catalog.pg_operator o on o.oid = m.amopopr
             join pg_catalog.pg_namespace n on n.oid = o.oprnamespace
-            where k.place <= i.indnkeyatts
+            where k.number <= i.indnkeyatts
         ) order by i.indisprimary desc, i.indisreplident desc, i.indexrelid), '[]')
         from pg_catalog.pg_index i
         where i.indrelid = class.oid and i.indisunique and i.indisvalid and i.indimmediate

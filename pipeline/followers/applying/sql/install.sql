@@ -19,9 +19,9 @@ comment on table pipeline_follower.position is
 comment on column pipeline_follower.position.rewrites_upto is
     'Up to this number of pipeline.rewrites, tables that DDL has rewritten are copied again, or will be.';
 comment on column pipeline_follower.position.generation is
-    'Grows whenever other tables follow the log from then on: an applier with an older generation writes nothing.';
+    'Grows whenever the list of tables that follow the log changes: an applier with an older generation writes nothing.';
 comment on column pipeline_follower.position.released is
-    'The registration that was released there: nothing more is applied for it.';
+    'The registration that was released: nothing more is applied for it.';
 create table if not exists pipeline_follower.tables (
     source_database_id uuid not null,
     follower text not null,
@@ -40,7 +40,7 @@ create table if not exists pipeline_follower.beginnings (
     primary key (source_database_id, follower)
 );
 comment on table pipeline_follower.beginnings is
-    'The registration of the follower with which its tables began: a later registration of that name begins again.';
+    'The registration for which the follower has begun: a later registration of the same name begins again.';
 create table if not exists pipeline_follower.copies (
     source_database_id uuid not null,
     follower text not null,
@@ -60,7 +60,7 @@ create table if not exists pipeline_follower.copies (
     primary key (source_database_id, follower, table_oid)
 );
 comment on table pipeline_follower.copies is
-    'Copies of tables, by their oids at the source, and their snapshots; null: not copied yet. Events before that LSN are left out if the snapshot contains them.';
+    'Copies of tables, by their oids at the source, and their snapshots; null: not copied yet. Events before that LSN are not applied if the snapshot contains them.';
 alter table pipeline_follower.copies add column if not exists is_first boolean not null default false;
 comment on column pipeline_follower.copies.is_first is
     'True for a table that was never copied: its rows are not from the source.';
@@ -80,7 +80,7 @@ begin
         from pipeline_follower.beginnings where after_copy is not null;
     alter table pipeline_follower.beginnings drop column after_copy;
 exception when undefined_column then
-    null; -- made by this version
+    null; -- created without that column
 end $$;
 create table if not exists pipeline_follower.checks (
     source_database_id uuid not null,
@@ -95,7 +95,7 @@ create table if not exists pipeline_follower.checks (
 comment on table pipeline_follower.checks is
     'Checks that were created with tables, by their oids at the source, and their table or partition here.';
 comment on column pipeline_follower.checks.is_valid is
-    'True if the source''s is valid.';
+    'True if the check is valid at the source.';
 comment on column pipeline_follower.checks.reason is
     'Why a check that is valid at the source is not valid here; null: it is valid, or was not tried.';
 create table if not exists pipeline_follower.forms (
@@ -111,7 +111,7 @@ create table if not exists pipeline_follower.forms (
     primary key (source_database_id, follower, table_oid)
 );
 comment on table pipeline_follower.forms is
-    'Tables that schema changes of the source have reached, by their oids there: their names here, and the place from which the source has that form.';
+    'The versions of tables that schema changes have altered, by their oids at the source: their names here, and the place from which on the source has that version.';
 create table if not exists pipeline_follower.partitions (
     source_database_id uuid not null,
     follower text not null,
@@ -121,9 +121,9 @@ create table if not exists pipeline_follower.partitions (
     primary key (source_database_id, follower, table_oid)
 );
 comment on table pipeline_follower.partitions is
-    'Tables, by their oids at the source, whose partitions follow the source up to this number of a partition change.';
+    'Up to which number of a partition change each table, by its oid at the source, has followed the source.';
 comment on column pipeline_follower.partitions.kept is
-    'Numbers of changes by which a partition left whose rows stay here, because this table has other partitions.';
+    'Numbers of the changes by which a partition left whose rows stay here, because this table has other partitions.';
 drop table if exists pipeline_follower.enums;
 create table if not exists pipeline_follower.types (
     source_database_id uuid not null,
@@ -137,13 +137,13 @@ create table if not exists pipeline_follower.types (
 comment on table pipeline_follower.types is
     'Enums and composite types as the source had them: the type''s oid there, and its labels by oid or its attributes by number.';
 comment on column pipeline_follower.copies.form is
-    'The columns that were copied; before the copy, or if the table was dropped before, its form here, if known.';
+    'The columns that were copied. Before the copy, or if the source dropped the table before: its definition here, if known.';
 comment on column pipeline_follower.copies.wanted_seq is
-    'The seq from which on a table is copied again, while others follow the log; null: it is not.';
+    'The seq after which no event is applied to a table until it is copied again, while others follow the log; null: it follows, too.';
 comment on column pipeline_follower.copies.formed_lsn is
-    'Until it is copied again, a table has the form that the source''s had at this commit, in formed_epoch.';
+    'Until it is copied again, a table has the version that the source''s table had at this commit, in formed_epoch.';
 comment on column pipeline_follower.copies.generation is
-    'The generation of the position since which a copy is wanted: a copy that began before must not be used.';
+    'The generation of the position when the copy was requested: a copy that began before must not be used.';
 create or replace function pipeline_follower.document(written text) returns jsonb
 language plpgsql immutable strict set search_path = ''
 as $$

@@ -1,6 +1,6 @@
 -- Return a pass of many ordinary events: up to the end of its last transaction, or up to the number of events. No row if
--- an event needs next_pass. If a transaction is open, the pass ends with it: for later transactions, a table may have a
--- form that was unknown when the open one began.
+-- an event needs next_pass. If a transaction is open, the pass ends with it: later transactions may need a version of a
+-- table that was unknown when the open one began.
 with followed as (
     select * from unnest({oids}::bigint[], {epochs}::integer[], {lsns}::bigint[]) as f (oid, epoch, lsn)
 ), copied as materialized (
@@ -57,7 +57,7 @@ select l.seq as upto, l.whole, l.source_epoch, l.commit_lsn, l.committed_at,
     (select coalesce(sum(s.size), 0) from share s)::bigint as size,
     coalesce((select jsonb_agg(jsonb_build_array(s.oid, s.events, s.only_new, coalesce(s.truncates, '{{}}')))
               from share s where s.followed), '[]') as shares,
-    ({newest_version}) as version
+    ({history_number}) as history_number
 from last l cross join first f
 where l.source_epoch < {gap} and not exists (
     select from share s

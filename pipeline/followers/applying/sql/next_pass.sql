@@ -1,8 +1,11 @@
--- Return the next events to apply together: up to the end of the last transaction that fits, or as many as fit.
--- Transactions from an obstacle on are left out: an event whose change the log does not have, a table with another
--- form, or an epoch before which the log lacks changes. A truncate of partitions is a pass by itself: no key tells which
--- rows it deleted. Events that a copy of their table contains are skipped, and so is a transaction that the source
--- could not send where all copies contain it.
+-- Return the next events to apply together: up to the end of the last transaction that fits, or, if none fits, as many
+-- events as fit. The pass ends before the first transaction with an obstacle, which is
+-- * an event that stands for a change which the log does not have,
+-- * an event of a table that must get another version first, or
+-- * an epoch before which the log lacks changes.
+-- Truncates of partitions are a pass by themselves, because no key tells which rows they deleted. Events that the copy of
+-- their table contains do not count, and a transaction that the source could not send is no obstacle if all copies contain
+-- it.
 with followed as (
     select * from unnest({oids}::bigint[], {epochs}::integer[], {lsns}::bigint[], {idxs}::integer[])
         as f (oid, epoch, lsn, idx)
@@ -20,7 +23,7 @@ with followed as (
     ) r
 ), page as materialized (
     select e.seq, e.source_epoch, e.commit_lsn, e.committed_at, e.source_table_oid, e.action,
-        row_number() over w as place,
+        row_number() over w as number,
         coalesce(sum(e.size) over (w rows between unbounded preceding and 1 preceding), 0) as size_before,
         (lag(e.source_epoch) over w, lag(e.commit_lsn) over w) is distinct from (e.source_epoch, e.commit_lsn) as begins,
         -- If more events follow than were scanned, the end of the last one is unknown.
@@ -50,13 +53,13 @@ with followed as (
     select
         min(n.transaction) filter (where n.obstacle is not null
             or n.begins and n.seq > {upto} and not (n.transaction = 1 and {continues})) as transaction,
-        case when bool_or(n.of_partition and n.place = 1)
-            then min(n.place) filter (where not n.of_partition) else min(n.place) filter (where n.of_partition) end as place
+        case when bool_or(n.of_partition and n.number = 1)
+            then min(n.number) filter (where not n.of_partition) else min(n.number) filter (where n.of_partition) end as number
     from numbered n
 ), fitting as materialized (
     select n.* from numbered n cross join bound b
-    where n.place <= {most} and (n.place = 1 or n.size_before < {bytes}) and n.transaction < coalesce(b.transaction, n.transaction + 1)
-        and n.place < coalesce(b.place, n.place + 1) and (n.transaction = 1 or not {single})
+    where n.number <= {most} and (n.number = 1 or n.size_before < {bytes}) and n.transaction < coalesce(b.transaction, n.transaction + 1)
+        and n.number < coalesce(b.number, n.number + 1) and (n.transaction = 1 or not {single})
 ), last as (
     select * from fitting where seq = (select coalesce(max(seq) filter (where ends), max(seq)) from fitting)
 )
@@ -70,7 +73,7 @@ select l.seq as upto, l.ends as whole, l.source_epoch, l.commit_lsn, l.committed
      where f.seq <= l.seq and f.action = 'truncate' and (f.followed or f.of_partition)) as truncate_oids,
     o.obstacle, o.seq as obstacle_seq, o.source_table_oid as obstacle_oid,
     (select max(s.seq) from scanned s where s.cut and not exists (select from page)) as others_upto,
-    ({newest_version}) as version
+    ({history_number}) as history_number
 from (select 1) one
 left join last l on true
 left join lateral (

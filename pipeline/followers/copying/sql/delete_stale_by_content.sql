@@ -1,7 +1,7 @@
 -- Delete the rows that the copy lacks; of equal rows, as many as the table has more than the copy.
 delete from {table} t using (
-    select h.part, h.place from (
-        select t.tableoid as part, t.ctid as place, row({there})::text as content,
+    select h.part, h.location from (
+        select t.tableoid as part, t.ctid as location, row({there})::text as content,
             row_number() over (partition by row({there})::text collate "C") as number
         from {table} t
     ) h
@@ -14,4 +14,4 @@ delete from {table} t using (
         where c.content = h.content collate "C" and c.number = h.number
     )
 ) stale
-where t.ctid = stale.place and t.tableoid = stale.part
+where t.ctid = stale.location and t.tableoid = stale.part

@@ -1,5 +1,5 @@
--- Record that the follower has the rows of a table as of this snapshot. A table that the source has dropped keeps its
--- form, because another table may take its place.
+-- Record that the follower has the rows of a table as of this snapshot. For a table that the source has dropped, the
+-- definition stays stored, because another table may replace it.
 update pipeline_follower.copies
 set source_epoch = %(source_epoch)s, snapshot = %(snapshot)s, lsn = %(lsn)s,
     form = coalesce(%(form)s::jsonb,

@@ -12,8 +12,8 @@ with recursive line as (
     select h.inhparent from line l join pg_catalog.pg_inherits h on h.inhrelid = l.oid
 )
 select n.nspname::text as schema, c.relname::text as table,
-    array(select pg_catalog.pg_get_indexdef(l.oid, k.place, false) from pg_catalog.generate_series(1, i.indnkeyatts) k (place))
-        || pg_catalog.pg_get_expr(i.indpred, i.indrelid) as form,
+    array(select pg_catalog.pg_get_indexdef(l.oid, k.number, false) from pg_catalog.generate_series(1, i.indnkeyatts) k (number))
+        || pg_catalog.pg_get_expr(i.indpred, i.indrelid) as definition,
     case when k.oid is null then pg_catalog.format('drop index %%I.%%I', n.nspname, x.relname)
         else pg_catalog.format('alter table %%I.%%I drop constraint %%I', n.nspname, c.relname, k.conname) end as drops
 from line l

@@ -1,7 +1,7 @@
 -- Find out if the log has lost events up to a follower's position. `jumped`: the log was restored and skips the seqs after
--- this one; `ahead`: this is the newest seq of the log; `differs`: the last event up to the position is another one than
--- stored. Events of all sources count, because the stored place may be of any. If that event was dropped, nothing can be
--- compared.
+-- this one; `ahead`: the position is past this seq, the newest of the log; `differs`: the last event up to the position has
+-- another commit than the position. Events of all sources count, because the position may have the commit of any source. If
+-- retention has dropped that event, nothing can be compared.
 select nullif(pipeline.before_jump(null, %(seq)s), %(seq)s) as jumped,
     case when %(seq)s > h.head then h.head end as ahead,
     %(committed_at)s::timestamptz is not null and l.seq is not null and not exists (

@@ -1,4 +1,4 @@
--- Whether a table of the follower inherits from another one; no row if one of the two does not exist.
+-- Return true if a table of the follower inherits from another one; no row if one of the two does not exist.
 select exists (select from pg_catalog.pg_inherits i where i.inhrelid = c.oid and i.inhparent = p.oid)
 from pg_catalog.pg_class c
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace

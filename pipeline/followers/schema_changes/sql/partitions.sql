@@ -2,7 +2,7 @@
 -- Foreign tables are left out, because their rows are not the source's.
 select c.oid::bigint as oid, n.nspname::text as schema, c.relname::text as name, pn.nspname::text as parent_schema,
     p.relname::text as parent_name, pg_catalog.pg_get_expr(c.relpartbound, c.oid) as bound,
-    case when c.relkind = 'p' then pg_catalog.pg_get_partkeydef(c.oid) end as divided_by
+    case when c.relkind = 'p' then pg_catalog.pg_get_partkeydef(c.oid) end as partition_key
 from pg_catalog.pg_partition_tree(%(root)s::oid::regclass) t
 join pg_catalog.pg_class c on c.oid = t.relid
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace

@@ -1,5 +1,5 @@
--- Tables that have a version which begins after a place of the log, with the names in the newest version. Detached
--- partitions of known tables are left out if they stay partitions at the follower.
+-- Return tables that have a version from after a place on, with the names of their newest versions. Detached partitions of
+-- known tables are left out if they stay partitions at the follower.
 select distinct on (r.table_oid) r.table_oid, r.table_schema, r.table_name
 from pipeline.relations r
 where r.source_id = %(source)s and r.table_oid <> 0 and r.table_oid <> all(%(known)s)

@@ -1,5 +1,5 @@
--- Whether a column of a table accepts nulls at the source now. The column is given by its number, which stays the same
--- when it is renamed, or by its name. Existing rows may have nulls if the not null constraint is not valid; attnotnull is
+-- Return true if a column of a table accepts nulls at the source now. The column is given by its number, which a rename
+-- does not change, or by its name. Existing rows may have nulls if the not null constraint is not valid; attnotnull is
 -- true even then.
 select not a.attnotnull or exists (select from pg_catalog.pg_constraint k
     where k.conrelid = a.attrelid and k.contype = 'n' and a.attnum = any(k.conkey) and not k.convalidated)

@@ -1,4 +1,4 @@
--- The follower's unique constraints and unique indexes of a table, with their columns, and whether it is the primary key.
+-- The follower's unique constraints and unique indexes of a table, with their columns; true for the primary key.
 select coalesce(k.conname, ic.relname)::text as name, k.oid is not null as is_constraint, i.indisprimary as is_primary,
     (select array_agg(a.attname::text) from pg_catalog.pg_attribute a
      where a.attrelid = i.indrelid and a.attnum = any((i.indkey::int2[])[:i.indnkeyatts - 1])) as columns

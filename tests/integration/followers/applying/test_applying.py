@@ -19,7 +19,7 @@ from pipeline.errors import (
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import LogApplier
 from pipeline.followers.applying.followed_tables import TableToFollow
-from pipeline.followers.applying.table_versions import FollowerForm, HistoryPlace
+from pipeline.followers.applying.table_versions import HistoryPlace, ReachedVersion
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.following import Follower, drain, follower, oid
@@ -331,7 +331,7 @@ def test_a_renamed_column_and_a_new_one(stage: Stage, cluster: Cluster):
             assert applier.position.seq < stopped.value.seq
             there.run(*statements)
             formed.append(applier.tables[table].changes_at)
-            applier = there.applier({table: TableToFollow("public", "forms", formed=FollowerForm(formed[-1]))})
+            applier = there.applier({table: TableToFollow("public", "forms", reached=ReachedVersion(formed[-1]))})
         assert applier.position.seq == seq
         drain(applier)
         assert there.rows("select id, b, a, d from forms order by id") == [
@@ -515,7 +515,7 @@ def test_what_a_follower_must_have(stage: Stage, cluster: Cluster):
             "select epoch, from_lsn, from_idx from pipeline.relations where table_name = 'needed'"
             " order by id desc limit 1"
         )
-        formed = TableToFollow("public", "needed", formed=FollowerForm(HistoryPlace(*version.values())))
+        formed = TableToFollow("public", "needed", reached=ReachedVersion(HistoryPlace(*version.values())))
         with pytest.raises(FollowerError, match="has no column n"):
             there.applier({oid(stage, "needed"): formed})
 
@@ -523,7 +523,7 @@ def test_what_a_follower_must_have(stage: Stage, cluster: Cluster):
 def test_a_schema_of_a_newer_server_is_refused(stage: Stage, cluster: Cluster):
     with follower(stage, cluster) as there, position.connect(there.dsn) as session:
         position.install(session)
-        there.run(f"comment on schema pipeline_follower is 'version {position.VERSION + 1}'")
+        there.run(f"comment on schema pipeline_follower is 'version {position.SCHEMA_VERSION + 1}'")
         with pytest.raises(FollowerError, match="from a newer server"):
             position.install(session)
 

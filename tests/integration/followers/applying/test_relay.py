@@ -15,7 +15,7 @@ from pipeline.followers.applying import read_ahead
 from pipeline.followers.applying.followed_tables import TableToFollow
 from pipeline.followers.applying.outcomes import OutcomeReader
 from pipeline.followers.applying.reading import LogReader, PassSizes
-from pipeline.followers.applying.table_versions import FollowerForm
+from pipeline.followers.applying.table_versions import ReachedVersion
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.server.schedule import publish_new_tables
@@ -286,7 +286,7 @@ def test_a_table_that_changes_while_the_log_is_read_ahead(stage: Stage, filled: 
     assert (stopped.value.why, applier.position.seq < stopped.value.seq) == ("changed", True)
     filled.run("alter table many rename words to phrase")
     table = oid(stage, "many")
-    formed = TableToFollow("public", "many", formed=FollowerForm(applier.tables[table].changes_at))
+    formed = TableToFollow("public", "many", reached=ReachedVersion(applier.tables[table].changes_at))
     drain(filled.applier({table: formed}, sizes=FEW, connect=lambda: connecting(stage)))
     query = "select id, n, phrase from many order by id"
     assert filled.rows(query) == stage.source.execute(query.encode()).fetchall()

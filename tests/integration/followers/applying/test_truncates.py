@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.errors import NotFollowableError, TableLockedError
 from pipeline.followers.applying.followed_tables import TableToFollow
-from pipeline.followers.applying.table_versions import FollowerForm
+from pipeline.followers.applying.table_versions import ReachedVersion
 from pipeline.followers.running import following
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.following import drain, follower, oid
@@ -44,8 +44,8 @@ def applied(stage: Stage, cluster: Cluster, table: str, *there: str) -> list[int
                 drain(applier)
             except NotFollowableError as error:
                 assert error.why == "changed"
-                formed = FollowerForm(applier.tables[number].changes_at)
-                applier = found.applier({number: TableToFollow("public", table, formed=formed)}, bound_of=bound_of)
+                formed = ReachedVersion(applier.tables[number].changes_at)
+                applier = found.applier({number: TableToFollow("public", table, reached=formed)}, bound_of=bound_of)
             else:
                 return [each for (each,) in found.rows(f"select id from {table} order by id")]
 

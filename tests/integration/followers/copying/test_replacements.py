@@ -290,7 +290,7 @@ def reports_once_more(made: Copying) -> None:
 def test_a_writer_at_the_follower_delays_only_its_own_table(
     stage: Stage, things: Copying, monkeypatch: pytest.MonkeyPatch
 ):
-    with things.running(), Gate(monkeypatch, TableReplacements, "_place") as gate:
+    with things.running(), Gate(monkeypatch, TableReplacements, "_catch_up") as gate:
         begun(things)
         resync(things, "things")
         gate.reach()
@@ -313,7 +313,7 @@ def test_a_writer_at_the_follower_delays_only_its_own_table(
 
 
 def test_one_that_is_wanted_once_more_begins_anew(stage: Stage, things: Copying, monkeypatch: pytest.MonkeyPatch):
-    with things.running(), Gate(monkeypatch, TableReplacements, "_place") as gate:
+    with things.running(), Gate(monkeypatch, TableReplacements, "_catch_up") as gate:
         begun(things)
         table = oid(stage, "things")
         resync(things, "things")

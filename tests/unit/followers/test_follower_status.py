@@ -27,7 +27,7 @@ REPORTS = RegisteredFollower(
     name="reports",
     dsn="host=db user=me dbname=shop sslmode=require",
     tables=["public.*"],
-    copy="source",
+    copy_mode="source",
     schema_mode="create",
     ddl="follow",
     on_rewrite="copy",

@@ -1,4 +1,4 @@
-"""Reads the current form of tables at the source, because events tell a new form only with the next change of a row."""
+"""Reads current definitions of tables at the source: the log has a new version only with its first event."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pipeline.postgres.queries import statement
 
 
 @dataclass(frozen=True)
-class SourceForm:
-    """The form of a table at the source: all its columns with their numbers, and its keys.
+class SourceDefinition:
+    """The definition of a table at the source: its name, all its columns with their numbers, and its keys.
 
     `key_columns`: the columns that identify rows. `keys`: the columns of each unique index. `deferrable_key`: Postgres
     checks the primary key at the commit.
@@ -33,13 +33,15 @@ class SourceForm:
         return self.table_schema, self.table_name
 
     def as_document(self) -> dict[str, Any]:
-        """Return the form as a document that can be stored; `SourceForm(**document)` restores the form."""
+        """Return the definition as a document that can be stored; `SourceDefinition(**document)` restores it."""
         return asdict(self)
 
 
-def read(source: Connection, oids: Iterable[int]) -> dict[int, SourceForm]:
-    """Return the forms of these tables by oid, without tables that were dropped."""
+def read(source: Connection, oids: Iterable[int]) -> dict[int, SourceDefinition]:
+    """Return the definitions of these tables by oid, without tables that were dropped."""
     with source.transaction():
         source.execute("set local search_path = ''")  # Postgres then prints names of types with their schemas
-        found = queries.rows(source, SourceForm, statement("followers.copying", "source_forms"), {"oids": list(oids)})
+        found = queries.rows(
+            source, SourceDefinition, statement("followers.copying", "source_definitions"), {"oids": list(oids)}
+        )
     return {each.oid: each for each in found}

@@ -1,4 +1,4 @@
--- Partitions of these tables that joined or left, in order: since the follower was added, or with `copy` none after the
+-- Return partitions of these tables that joined or left, in order: since the follower was added, or with `copy` none after the
 -- event at which it continues. `names`: the names that a partition had, the last one first. `is_reused`: another
 -- partition has the last name now.
 select c.id, c.root_oid, c.leaf_oid, c.what, c.epoch, c.seen_lsn,

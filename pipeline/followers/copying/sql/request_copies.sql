@@ -1,6 +1,6 @@
 -- Request copies of tables while the others follow the log, except tables whose first copy must be finished before that.
--- Each record keeps the newest form that the table has reached: of its last copy, or of the position. The stored columns
--- of the last copy become invalid if a later schema change has reached the table.
+-- Each record keeps the place of the version that the table has: that of its last copy or of the position, whichever is
+-- later. The stored columns of the last copy are deleted if a schema change has altered the table since.
 -- `first`: also tables whose first copy is unfinished; each of these keeps the mark that it was never copied.
 insert into pipeline_follower.copies as c (source_database_id, follower, table_oid, wanted_seq, wanted_at, generation,
     formed_epoch, formed_lsn)

@@ -1,4 +1,4 @@
-"""Follows changed types of the source: a value that the follower refuses reveals them, and the type is then altered."""
+"""Follows altered types of the source. A value that the follower refuses reveals them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pipeline.followers import connecting
 from pipeline.followers.applying import position
 from pipeline.followers.applying.position import FollowerPosition
 from pipeline.followers.registry import RegisteredFollower
-from pipeline.followers.schema_changes import altered_types, composites, enums
-from pipeline.followers.schema_changes.altered_types import TypeAlteration
+from pipeline.followers.schema_changes import composites, enums, type_alterations
 from pipeline.followers.schema_changes.table_names import Name
+from pipeline.followers.schema_changes.type_alterations import TypeAlteration
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -35,9 +35,9 @@ def follow(
     """Alter the follower's types as the source's types are now, if that may be why it refuses a value.
 
     Returns True if a type was altered. Each type is altered in its own transaction, because a new label cannot be used
-    before that ends. `called`: names of the follower's tables by oid; None for a value of a copy, because `CopiedTypes`
-    alters composite types before a copy. Raises SchemaChangeError if the settings forbid the change, or a rename is
-    ambiguous; DatabaseUnavailableError.
+    before that transaction ends. `called`: names of the follower's tables by oid; None if the value is one of a copy,
+    because `TypePreparer` alters composite types before a copy. Raises SchemaChangeError if the settings forbid the
+    change, or a rename is ambiguous; DatabaseUnavailableError.
     """
     if not isinstance(cause, psycopg.errors.InvalidTextRepresentation) and not (
         isinstance(cause, psycopg.IntegrityError) and cause.diag.datatype_name
@@ -51,7 +51,7 @@ def follow(
             altered = list(_composites(source, follower, here, called)) if called is not None else []
         else:
             altered = list(enums.alterations(log, source, follower, here))
-    return [altered_types.run(follower, registration, each) for each in altered].count(True) > 0
+    return [type_alterations.run(follower, registration, each) for each in altered].count(True) > 0
 
 
 def remember_labels(config: Config, follower: Connection, registration: RegisteredFollower) -> None:
@@ -99,23 +99,22 @@ def remember_attributes(
 ) -> None:
     """Store the attributes of the source's composite types, as long as the follower's types have the same ones.
 
-    `called`: names of the follower's tables. None of their types was altered before the events that are applied
-    already.
+    `called`: names of the follower's tables. Call this once all altered types that the log knows have been followed.
     """
     here = position.require_existing(follower, registration.source_id, registration.name)
     if unknown := composites.unknown(follower, here, [".".join(name) for name in called.values()]):
         with suppress(DatabaseUnavailableError), connecting.connect_catalog(config) as source:
             for each in composites.differences(source, follower, here, unknown):
                 if each.is_same and each.known is None:
-                    altered_types.run(follower, registration, each.record(here))
+                    type_alterations.run(follower, registration, each.record(here))
 
 
 @dataclass(frozen=True)
 class UncertainTables:
     """Tables of a follower whose composite values cannot be interpreted, by oid.
 
-    `ambiguous`: events do not tell which attributes a value has. `unknown`: the types of the values in events are
-    unknown.
+    `ambiguous`: events do not tell which attributes a value has. `unknown`: nothing is stored about a type of the
+    values, so it is unknown if the type was altered.
     """
 
     ambiguous: set[int]
@@ -132,22 +131,22 @@ def follow_renamed_attributes(
     """
     here = position.require_existing(follower, registration.source_id, registration.name)
     oids = {".".join(name): oid for oid, name in called.items()}
-    looked = UncertainTables(set(), set())
+    uncertain = UncertainTables(set(), set())
     if not (types := composites.read(follower, oids)):
-        return looked
+        return uncertain
     with connecting.connect_catalog(config) as source:
         listed = composites.differences(source, follower, here, types)
     for each in listed:
         tables = {oids[table] for table, _ in each.at_follower.columns if table in oids}
         if each.known is None:
-            looked.unknown.update(tables)
+            uncertain.unknown.update(tables)
         if not (each.is_clear or (each.known is None and each.is_same)):
-            looked.ambiguous.update(tables)
+            uncertain.ambiguous.update(tables)
         elif each.renamed and not each.at_follower.is_of_table:
-            altered_types.run(follower, registration, each.alteration(here, drops=False, adds=0))
+            type_alterations.run(follower, registration, each.alteration(here, drops=False, adds=0))
         elif each.is_same and each.known is not None and not each.is_known:
-            altered_types.run(follower, registration, each.record(here))
-    return looked
+            type_alterations.run(follower, registration, each.record(here))
+    return uncertain
 
 
 def _composites(

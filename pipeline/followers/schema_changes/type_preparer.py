@@ -1,4 +1,4 @@
-"""Keeps composite types equal to the source's during a copy: alters them before it, checks them after the last row."""
+"""Prepares composite types for the copy of a table: alters them before the copy, and checks them after its last row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline.followers.applying.table_versions import HistoryPlace
 from pipeline.followers.copying import copies, log_progress
 from pipeline.followers.copying.source_tables import CopyDelayedError, write_marker
 from pipeline.followers.registry import RegisteredFollower
-from pipeline.followers.schema_changes import altered_types, composites, rewritten_tables
+from pipeline.followers.schema_changes import composites, rewritten_tables, type_alterations
 from pipeline.followers.schema_changes.composites import TypeDifference
 from pipeline.followers.schema_changes.renames import TableRenames
 from pipeline.followers.schema_changes.table_names import Name
@@ -20,7 +20,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 
-class CopiedTypes:
+class TypePreparer:
     """Prepares the composite types of one follower for copies. May be used by several threads, each with its own
     connections.
     """
@@ -64,28 +64,26 @@ class CopiedTypes:
         held = self._tables_with_values(follower, here, of)
         if of.is_same:
             if not of.is_known and not held:
-                altered_types.run(follower, self._registration, of.record(here))
+                type_alterations.run(follower, self._registration, of.record(here))
             return True
         if held and not (of.is_clear and self._applies):
             values = {oid: [rewritten_tables.OF_COMPOSITES] for oid in held}
             return not rewritten_tables.request_copies(follower, self._registration, here, held, values)
         if held:
             self._require_past(source, here, of)
-        altered_types.run(follower, self._registration, of.alteration(here))
+        type_alterations.run(follower, self._registration, of.alteration(here))
         return True
 
     def _tables_with_values(self, follower: Connection, here: FollowerPosition, of: TypeDifference) -> dict[int, Name]:
         """Return the tables that have values of a type and do not wait for a copy."""
-        copied = {oid for oid, made in copies.find(follower, here).items() if made is None}
-        copied |= {each.oid for each in copies.requested(follower, here)}
+        waiting = {oid for oid, copy in copies.find(follower, here).items() if copy is None}
+        waiting |= {each.oid for each in copies.requested(follower, here)}
         tables = {table for table, _ in of.at_follower.columns}
         called = self._renames.called(follower)
-        return {oid: name for oid, name in called.items() if oid not in copied and ".".join(name) in tables}
+        return {oid: name for oid, name in called.items() if oid not in waiting and ".".join(name) in tables}
 
     def _require_past(self, source: Connection, here: FollowerPosition, of: TypeDifference) -> None:
-        """Raise CopyDelayedError until the follower has applied all values that are older than the alteration of the
-        type.
-        """
+        """Raise CopyDelayedError until the follower has applied all values from before the type was altered."""
         key = (of.at_source.oid, str(of.at_source.parts))
         if key not in self._since:
             epoch = queries.value(self._log, statement("followers.copying", "source_epoch"), {"source": here.source})

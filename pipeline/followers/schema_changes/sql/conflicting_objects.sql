@@ -1,4 +1,4 @@
--- Indexes and sequences that move with a table to another schema, if that schema already has a relation of that name.
+-- Return the indexes and sequences of a table whose names another schema has already, to which the table moves.
 select c.relname::text, c.relkind = 'S'
 from pg_catalog.pg_class t
 join pg_catalog.pg_namespace n on n.oid = t.relnamespace

@@ -1,4 +1,4 @@
--- Store a table's name, and the place from which on the source's table has this form; the later place stays.
+-- Store a table's name, and the place of the version that it has reached; of the stored and the new one, the later stays.
 insert into pipeline_follower.forms as f
     (source_database_id, follower, table_oid, table_schema, table_name, source_epoch, lsn, idx)
 values (%(source)s, %(follower)s, %(oid)s, %(schema)s, %(name)s, %(epoch)s, %(lsn)s, %(idx)s)

@@ -1,4 +1,5 @@
--- Store that a table has the source's partitions up to this change. `kept`: the changes whose rows stay in the table.
+-- Store that a table has followed changes of partitions up to this one. `kept`: changes by which a partition left whose
+-- rows stay in the table.
 insert into pipeline_follower.partitions as p (source_database_id, follower, table_oid, looked_upto, kept)
 values (%(source)s, %(follower)s, %(oid)s, %(upto)s, %(kept)s)
 on conflict (source_database_id, follower, table_oid) do update

@@ -1,7 +1,4 @@
-"""Compares the names and columns of a follower's tables with those that the log states.
-
-The form of a table is its name and its columns.
-"""
+"""Compares the names and columns of a follower's tables with their versions in the log."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from itertools import pairwise
 from pipeline.followers import connecting
 from pipeline.followers.applying import position, table_versions
 from pipeline.followers.applying.position import FollowerPosition
-from pipeline.followers.applying.table_versions import BEGINNING, FollowerForm, HistoryPlace, TableFormVersion
+from pipeline.followers.applying.table_versions import BEGINNING, HistoryPlace, ReachedVersion, TableVersion
 from pipeline.followers.copying import copies
 from pipeline.followers.registry import FollowerTable, RegisteredFollower
 from pipeline.followers.running import beginning
@@ -30,11 +27,11 @@ from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamesp
 
 
 @dataclass(frozen=True)
-class TableForm:
-    """The result of comparing a follower's table with its newest form in the log.
+class DefinitionComparison:
+    """The result of comparing a follower's table with the version that it must have.
 
-    - `differing`: how the table differs, in one line; None: it does not, or no event states its form.
-    - `name`, `columns`: the newest form; None if no event states it. The name may come from a later copy.
+    - `differing`: how the table differs, in one line; None: it does not, or the log does not have the version yet.
+    - `name`, `columns`: of that version; None if the log does not have it. The name may come from a later copy.
     - `columns_at_follower`: the columns of the table at the follower.
     """
 
@@ -63,36 +60,39 @@ def find_difference(source: Connection, log: Connection, registration: Registere
         return None
     with connecting.connect(registration.name, registration.dsn, program=_PROGRAM, prepare_threshold=None) as follower:
         for table in registration.table_states:
-            form = compare(source, log, follower, registration, table)
-            if form.differing:
-                return f"table {table.table_schema}.{table.table_name} {form.differing}"
+            found = compare(source, log, follower, registration, table)
+            if found.differing:
+                return f"table {table.table_schema}.{table.table_name} {found.differing}"
     return None
 
 
 def compare(
     source: Connection, log: Connection, follower: Connection, registration: RegisteredFollower, table: FollowerTable
-) -> TableForm:
+) -> DefinitionComparison:
     """Compare one table of the follower, at the follower's current position."""
     with reading_session.transaction(follower, session_settings.SOURCE):
         here = position.find(follower, registration.source_id, registration.name)
-        if here is None or _is_to_be_copied(follower, here, table.table_oid):
-            return TableForm(None, None, None, frozenset())
-        formed = beginning.table_form(follower, here, table.table_oid)
-        known = _expected_version(table_versions.all_versions(log, here.source, [table.table_oid]), here, table, formed)
+        if here is None or _waits_for_copy(follower, here, table.table_oid):
+            return DefinitionComparison(None, None, None, frozenset())
+        reached = beginning.reached_version(follower, here, table.table_oid)
+        versions = table_versions.all_versions(log, here.source, [table.table_oid]).get(table.table_oid, [])
+        known = _expected_version(versions, here, reached)
         called = _follower_name(follower, here, table)
         there = _columns(follower, called)
         if known is None:
-            return TableForm(None, None, None, there or frozenset())
+            return DefinitionComparison(None, None, None, there or frozenset())
         name, columns = (known.table_schema, known.table_name), frozenset(each["name"] for each in known.columns)
         if there is None:
-            return TableForm("is not there", name, columns, frozenset())
+            return DefinitionComparison("is not there", name, columns, frozenset())
         if name != called:
-            copied = copies.find(follower, here).get(table.table_oid)
-            is_copied = copied is not None and copied.place >= known.place
+            copy = copies.find(follower, here).get(table.table_oid)
+            is_copied = copy is not None and copy.place >= known.place
             if not is_copied and _source_name(source, table.table_oid) not in (called, None):
-                return TableForm(f"has the name {'.'.join(name)} in the log", name, columns, there)
-        dropped = _dropped_columns(log, follower, registration, here, known, formed)
-        return TableForm(_column_differences(columns - there, there & dropped) or None, called, columns, there)
+                return DefinitionComparison(f"has the name {'.'.join(name)} in the log", name, columns, there)
+        dropped = _dropped_columns(log, follower, registration, here, known)
+        return DefinitionComparison(
+            _column_differences(columns - there, there & dropped) or None, called, columns, there
+        )
 
 
 def _follower_name(follower: Connection, here: FollowerPosition, table: FollowerTable) -> tuple[str, str]:
@@ -107,25 +107,24 @@ def _source_name(source: Connection, oid: int) -> tuple[str, str] | None:
 
 
 def _expected_version(
-    found: dict[int, list[TableFormVersion]], here: FollowerPosition, table: FollowerTable, formed: FollowerForm
-) -> TableFormVersion | None:
-    """Return the version that the follower's table must have: the newest one up to its stored form and its position.
+    versions: list[TableVersion], here: FollowerPosition, reached: ReachedVersion
+) -> TableVersion | None:
+    """Return the version that the follower's table must have: the newest one up to its reached place and its position.
 
-    If no version is that old, return the oldest version up to the position. None if the stored form is of a later
-    place than the position.
+    If no version is that old, return the oldest version up to the position. None if the reached place is after the
+    position.
     """
-    versions = found.get(table.table_oid, [])
-    place, known = formed.within(versions)
+    place, known = reached.find_place(versions)
     upto = HistoryPlace(here.source_epoch, here.commit_lsn or 0, table_versions.LAST)
     past = [each for each in versions if each.place <= upto]
-    reached = [each for each in past if place is None or each.place <= place] or past[:1]
-    return reached[-1] if reached and known and (place is None or place <= upto) else None
+    candidates = [each for each in past if place is None or each.place <= place] or past[:1]
+    return candidates[-1] if candidates and known and (place is None or place <= upto) else None
 
 
-def _is_to_be_copied(follower: Connection, here: FollowerPosition, oid: int) -> bool:
-    """True if the table will be copied, which also changes its columns."""
-    made, anew = copies.find(follower, here), copies.requested(follower, here)
-    return (oid in made and made[oid] is None) or any(each.oid == oid for each in anew)
+def _waits_for_copy(follower: Connection, here: FollowerPosition, oid: int) -> bool:
+    """Return True if the table waits for a copy, which also alters its columns."""
+    made, requested = copies.find(follower, here), copies.requested(follower, here)
+    return (oid in made and made[oid] is None) or any(each.oid == oid for each in requested)
 
 
 def _column_differences(lacking: Collection[str], dropped: Collection[str]) -> str:
@@ -139,18 +138,17 @@ def _dropped_columns(
     follower: Connection,
     registration: RegisteredFollower,
     here: FollowerPosition,
-    known: TableFormVersion,
-    formed: FollowerForm,
+    known: TableVersion,
 ) -> frozenset[str]:
     """Return the columns that the source's table lost since it was followed or copied.
 
     Columns that only the follower has are not among them.
     """
-    copied = copies.find(follower, here).get(known.table_oid)
-    since = copied.place if copied is not None else BEGINNING
-    if copied is None and registration.copy == "none":
+    copy = copies.find(follower, here).get(known.table_oid)
+    since = copy.place if copy is not None else BEGINNING
+    if copy is None and registration.copy_mode == "none":
         values = {"seq": registration.made_seq}
-        begins = queries.one(log, beginning.EventPlace, statement("followers.running", "place_of_seq"), values)
+        begins = queries.one(log, beginning.EventCommit, statement("followers.running", "commit_of_seq"), values)
         since = HistoryPlace(begins.source_epoch, begins.commit_lsn or 0, 0) if begins else BEGINNING
     earlier = _versions_since(
         table_versions.all_versions(log, here.source, [known.table_oid])[known.table_oid], since, known
@@ -160,9 +158,7 @@ def _dropped_columns(
     }
 
 
-def _versions_since(
-    versions: list[TableFormVersion], since: HistoryPlace, known: TableFormVersion
-) -> Iterator[TableFormVersion]:
+def _versions_since(versions: list[TableVersion], since: HistoryPlace, known: TableVersion) -> Iterator[TableVersion]:
     """Yield the versions before `known` that were valid at the place `since` or later."""
     for each, following in pairwise(versions):
         if each.id == known.id:

@@ -1,5 +1,5 @@
--- The last change of inheritance between two of these tables that a check of the catalog found: since the follower was
--- added, or with `copy` none after the event at which it continues.
+-- Return the last change of inheritance between each two of these tables that a check of the catalog found: since the
+-- follower was added, or with `copy` none after the event at which it continues.
 select distinct on (c.child_oid, c.parent_oid) c.child_oid, c.parent_oid, c.inherits, c.epoch, c.seen_lsn
 from pipeline.inheritance c
 left join lateral (

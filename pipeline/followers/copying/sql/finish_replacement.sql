@@ -1,6 +1,6 @@
--- Record that the follower has the rows of a table as of this snapshot, brought up to the position, unless another copy
--- was requested in the meantime. A table that the source has dropped keeps its form, because another table may take its
--- place.
+-- Record that the follower has the rows of a table as of this snapshot, and the log applied to them up to the position;
+-- unless another copy was requested in the meantime. For a table that the source has dropped, the definition stays stored,
+-- because another table may replace it.
 update pipeline_follower.copies
 set source_epoch = %(source_epoch)s, snapshot = %(snapshot)s, lsn = %(lsn)s,
     form = coalesce(%(form)s::jsonb,

@@ -1,4 +1,4 @@
-"""Gives a table that is copied again the source's current form, together with the rows of the copy."""
+"""Alters a table that is copied to the source's current definition, together with the rows of the copy."""
 
 from __future__ import annotations
 
@@ -12,43 +12,44 @@ from psycopg import sql
 from pipeline.errors import SchemaChangeError
 from pipeline.followers.applying import table_versions
 from pipeline.followers.applying.position import FollowerPosition
-from pipeline.followers.applying.table_versions import COLUMN_PARTS, CopiedForm, HistoryPlace
-from pipeline.followers.copying import copies, source_forms
-from pipeline.followers.copying.source_forms import SourceForm
+from pipeline.followers.applying.table_versions import COLUMN_PARTS, CopiedColumns, HistoryPlace
+from pipeline.followers.copying import copies, source_definitions
+from pipeline.followers.copying.source_definitions import SourceDefinition
 from pipeline.followers.registry import NamedTable, RegisteredFollower
-from pipeline.followers.schema_changes import difference, last_forms, partitions, reached_versions
+from pipeline.followers.schema_changes import difference, last_definitions, partitions, reached_versions
 from pipeline.followers.schema_changes.alterations import AlterationBuilder, TableAlteration, run
-from pipeline.followers.schema_changes.difference import ColumnForm, FormDifference
+from pipeline.followers.schema_changes.difference import ColumnDefinition, DefinitionDifference
 from pipeline.followers.schema_changes.partitions import SourcePartition, TablePartitions
 from pipeline.postgres.connections import Connection
 
 
-class FormAdjustment:
-    """Changes one table from its present form to the form of its copy."""
+class TableAdjustment:
+    """Alters one table from its present definition to that of its copy."""
 
     def __init__(
         self,
         follower: Connection,
         registration: RegisteredFollower,
         table: NamedTable,
-        change: FormDifference,
-        form: SourceForm | None,
+        change: DefinitionDifference,
+        definition: SourceDefinition | None,
         partitions: Sequence[SourcePartition] = (),
     ) -> None:
-        """`form`: the form of the copy; None if the table was dropped. `partitions`: the partitions of the source."""
-        self._follower, self._registration, self._change, self.form = follower, registration, change, form
-        self._keys: Collection[list[str]] = form.keys if form else []
+        """`definition`: of the copy; None if the source dropped the table. `partitions`: the source's partitions."""
+        self._follower, self._registration, self._change = follower, registration, change
+        self.definition = definition
+        self._keys: Collection[list[str]] = definition.keys if definition else []
         self._called = (table.table_schema, table.table_name)
         self._partitions = partitions
 
     @property
     def called(self) -> tuple[str, str]:
         """The source's name of the table; if the source has dropped it, the follower's name."""
-        return self.form.called if self.form else self._called
+        return self.definition.called if self.definition else self._called
 
-    def at(self, follower: Connection, table: NamedTable) -> FormAdjustment:
+    def at(self, follower: Connection, table: NamedTable) -> TableAdjustment:
         """Return the same adjustment over another session, for the table under another name."""
-        return FormAdjustment(follower, self._registration, table, self._change, self.form, self._partitions)
+        return TableAdjustment(follower, self._registration, table, self._change, self.definition, self._partitions)
 
     @property
     def moves_columns(self) -> bool:
@@ -97,25 +98,23 @@ class FormAdjustment:
         self._run(altered.of_columns(replace(self._change, dropped={}, retyped=()), ()))
         self._run(altered.retype_empty(retyped))
 
-    def alter(self, replaced: Callable[[], None]) -> None:
-        """Give the table the form of the copy in the open transaction; `replaced` gives it the rows."""
+    def alter(self, replace_rows: Callable[[], None]) -> None:
+        """Alter the table in the open transaction to the definition of the copy; `replace_rows` gives it the rows."""
         altered = AlterationBuilder(self._follower, self._called)
         self._run(altered.of_columns(replace(self._change, retyped=()), ()))
         for column in self._change.retyped:
             self._retype(altered, column)
         if self._divided.lacks(self._partitions):
             self._divided.follow(self._partitions)
-        deferrable = self.form is not None and self.form.deferrable_key
+        deferrable = self.definition is not None and self.definition.deferrable_key
         key = list(altered.of_key(self._change, self._keys, deferrable=deferrable))
         made = [each for each in key if each.makes_key]
         self._run([each for each in key if not each.makes_key])
-        replaced()
+        replace_rows()
         self._run(made)
 
-    def _retype(self, altered: AlterationBuilder, column: ColumnForm) -> None:
-        """Convert the old values to the new type if possible, else discard them: the copy's values replace them at
-        once.
-        """
+    def _retype(self, altered: AlterationBuilder, column: ColumnDefinition) -> None:
+        """Convert the old values to the new type, or discard them, because those of the copy replace them at once."""
         *attempts, last = altered.retyping_attempts(column)
         for each in attempts:
             try:
@@ -145,22 +144,22 @@ def find(
     source: Connection,
     registration: RegisteredFollower,
     table: NamedTable,
-    formed: HistoryPlace,
+    place: HistoryPlace,
     published: Collection[str],
-) -> FormAdjustment:
-    """Return the adjustment of a table that has the form of this place, and whose copy has these columns.
+) -> TableAdjustment:
+    """Return the adjustment of a table for a copy. Raises SchemaChangeError if the settings forbid the change.
 
-    Raises SchemaChangeError if the settings forbid the change.
+    `place`: of the version that the table has. `published`: the columns that are copied.
     """
-    now = source_forms.read(source, [table.table_oid]).get(table.table_oid)
+    now = source_definitions.read(source, [table.table_oid]).get(table.table_oid)
     if now is None:
-        return FormAdjustment(follower, registration, table, _NONE, None)
-    change = _change(log, follower, registration, table, formed, now)
+        return TableAdjustment(follower, registration, table, _NONE, None)
+    change = _change(log, follower, registration, table, place, now)
     # A copy does not contain columns that are not published, so the follower does not need them.
     left_out = {each.name for each in change.added} - set(published)
     change = replace(change, added=tuple(each for each in change.added if each.name not in left_out))
-    form = replace(now, columns=[each for each in now.columns if each["name"] not in left_out])
-    made = FormAdjustment(follower, registration, table, change, form, partitions.read(source, table.table_oid))
+    definition = replace(now, columns=[each for each in now.columns if each["name"] not in left_out])
+    made = TableAdjustment(follower, registration, table, change, definition, partitions.read(source, table.table_oid))
     if registration.ddl == "stop" and made.is_needed:
         altered = AlterationBuilder(follower, (table.table_schema, table.table_name)).of_columns(change, ())
         if altered:
@@ -174,32 +173,34 @@ def _change(
     follower: Connection,
     registration: RegisteredFollower,
     table: NamedTable,
-    formed: HistoryPlace,
-    now: SourceForm,
-) -> FormDifference:
-    """Return the difference between the table's form and the form of its copy.
+    place: HistoryPlace,
+    now: SourceDefinition,
+) -> DefinitionDifference:
+    """Return the difference between the table's definition and the source's current one, which its copy gets.
 
-    The table's form is the one with which it was created, or the one that the history has of this place.
+    The table's definition is stored since it was created or copied, or else is the version of this place.
     """
     begins = FollowerPosition(registration.source_id, registration.name)
-    made = copies.find_form(follower, begins, table.table_oid)
+    made = copies.find_definition(follower, begins, table.table_oid)
     stored = reached_versions.find(follower, begins).get(table.table_oid)
-    if isinstance(made, list) and not (stored and stored.place > formed):
+    if isinstance(made, list) and not (stored and stored.place > place):
         made = _as_copied(made, now)
-    if isinstance(made, SourceForm):
+    if isinstance(made, SourceDefinition):
         change = difference.between(made, now, numbered=made.oid == now.oid)
-        return change if made.oid == now.oid else _in_its_place(follower, table, change, now)
-    place = max(formed, stored.place) if stored else formed
+        return change if made.oid == now.oid else _of_replaced(follower, table, change, now)
+    place = max(place, stored.place) if stored else place
     before = table_versions.version_at(log, registration.source_id, table, place)
-    if before is None:  # the log has no version of the table: search each column of the copy in it
-        return difference.between(SourceForm(now.oid, *now.called, [], [], []), now, numbered=False)
+    if before is None:  # the log has no version of the table: each column of the copy may be new
+        return difference.between(SourceDefinition(now.oid, *now.called, [], [], []), now, numbered=False)
     numbered = before.numbered and before.relation_oid == table.table_oid
     change = difference.between(before, now, numbered=numbered)
-    return change if before.table_oid == table.table_oid else _in_its_place(follower, table, change, now)
+    return change if before.table_oid == table.table_oid else _of_replaced(follower, table, change, now)
 
 
-def _in_its_place(follower: Connection, table: NamedTable, change: FormDifference, now: SourceForm) -> FormDifference:
-    """Return the change for a table that takes the place of another one: each of its columns is searched there."""
+def _of_replaced(
+    follower: Connection, table: NamedTable, change: DefinitionDifference, now: SourceDefinition
+) -> DefinitionDifference:
+    """Return the change if the table replaces another one: columns that the other table has are not added."""
     there = AlterationBuilder(follower, (table.table_schema, table.table_name))
     retyped = tuple(each for each in change.retyped if there.has(each.name, change))
     known = {each.name for each in retyped}
@@ -207,13 +208,15 @@ def _in_its_place(follower: Connection, table: NamedTable, change: FormDifferenc
     return replace(change, added=tuple(each for each in columns if each.name not in known), retyped=retyped)
 
 
-def _as_copied(copied: CopiedForm, now: SourceForm) -> SourceForm | None:
-    """Return the form of a copy; None if the stored columns do not tell everything."""
+def _as_copied(copied: CopiedColumns, now: SourceDefinition) -> SourceDefinition | None:
+    """Return the definition with these copied columns; None if they do not tell everything."""
     if any(len(each) != COLUMN_PARTS for each in copied):
         return None
-    return replace(now, columns=last_forms.columns_of(copied), key_columns=[each[0] for each in copied if each[-1]])
+    return replace(
+        now, columns=last_definitions.columns_of(copied), key_columns=[each[0] for each in copied if each[-1]]
+    )
 
 
 _NO_CAST = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.CannotCoerce, psycopg.errors.DatatypeMismatch)
 """Errors of the follower if a value cannot be converted to another type."""
-_NONE = FormDifference(("", ""), {}, {}, (), (), (), None, unclear=False)
+_NONE = DefinitionDifference(("", ""), {}, {}, (), (), (), None, unclear=False)
