@@ -17,7 +17,7 @@ from pipeline.capture.replication import prepare
 from pipeline.config import cron
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusyError, ExportStoppedError, PipelineError, RetentionBusyError
-from pipeline.exports import compaction, extra, lakes, status
+from pipeline.exports import compaction, extra, lakes, requests, status
 from pipeline.exports.child import KeptProcess, ScriptEvent
 from pipeline.log import indexes, table_shape
 from pipeline.log.table import EventsTable
@@ -63,13 +63,15 @@ def run(config: Config, connection: Connection, stop: StopSignal, report: Callab
     """
     ending = threading.Event()
     kept, sessions, failed = KeptProcess(), publishing_sessions(config), FailedJobs()
-    scheduler = planned(config, lambda: bool(stop) or ending.is_set(), kept, sessions)
+    scheduler, off = planned(config, lambda: bool(stop) or ending.is_set(), kept, sessions), status.why_off(config)
     scheduler.add_listener(failed, EVENT_JOB_ERROR | EVENT_JOB_EXECUTED)
     scheduler.start()
     reported: str | None = None
     try:
         while not stop.wait(1.0):
-            connection.execute("select 1")  # the role is held only as long as this session lives
+            # The role is held only as long as this session lives, which this statement shows, too.
+            if requests.answer(connection, off) and not off:
+                scheduler.modify_job("export", next_run_time=datetime.now(UTC))
             if (now := failed.report()) != reported:
                 report(now)
                 reported = now

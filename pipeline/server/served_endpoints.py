@@ -13,6 +13,7 @@ from pipeline.config.settings import Config
 from pipeline.consumers import endpoints as consumers
 from pipeline.consumers.cursor import websocket
 from pipeline.consumers.cursor.leases import CursorLeases
+from pipeline.exports import endpoints as exports
 from pipeline.followers.operating import endpoints as followers
 from pipeline.log.wakeups import WakeupListener
 from pipeline.operate import dead_letter_endpoints, readiness, status_endpoints
@@ -49,6 +50,7 @@ def parts(config: Config, server: str) -> ApplicationParts:
         operate.router(config, server, reads, shared),
         status_endpoints.router(config, reads, shared),
         dead_letter_endpoints.router,
+        exports.router(config, reads),
         consumers.router,
         backfills.router,
         followers.router,

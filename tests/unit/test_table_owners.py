@@ -145,6 +145,7 @@ OWNERS = {
             "spark/lake/states": DIVIDED,
         },
     ),
+    "pipeline.export_requests": Owner("pipeline/exports"),
     "pipeline.export_runs": Owner(
         "pipeline/exports",
         {"spark": JOB},
