@@ -6,7 +6,8 @@ A dependency is a coroutine: FastAPI calls any other function in a thread, which
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, TypeVar
 
 import anyio.to_thread
@@ -37,23 +38,29 @@ async def in_thread(request: Request, work: Callable[[], T], *, source_too: bool
     return found
 
 
-async def in_session(request: Request, work: Callable[[Connection], T]) -> T:
-    """Run blocking work in a thread, over a new session of the pipeline database that ends after it.
+@contextmanager
+def session(config: Config, seconds: float | None = None) -> Iterator[Connection]:
+    """Yield a new session of the pipeline database for one request.
 
-    The session has SESSION_SECONDS to connect and again for the work; then DatabaseUnavailableError is raised.
+    Connecting may take SESSION_SECONDS, and the block `seconds`, by default as many; then DatabaseUnavailableError is
+    raised.
     """
-    config: Config = request.app.state.config
+    if not _SESSIONS.acquire(timeout=SESSION_SECONDS):
+        raise DatabaseUnavailableError("too many requests at once; try again later")
+    try:
+        given = seconds or SESSION_SECONDS
+        with connections.answering(config.database, "pipeline database", given, name="pipeline api") as pipeline:
+            yield pipeline
+    finally:
+        _SESSIONS.release()
+
+
+async def in_session(request: Request, work: Callable[[Connection], T], seconds: float | None = None) -> T:
+    """Run blocking work in a thread, over a `session`."""
 
     def connected() -> T:
-        if not _SESSIONS.acquire(timeout=SESSION_SECONDS):
-            raise DatabaseUnavailableError("too many requests at once; try again later")
-        try:
-            with connections.answering(
-                config.database, "pipeline database", SESSION_SECONDS, name="pipeline api"
-            ) as pipeline:
-                return work(pipeline)
-        finally:
-            _SESSIONS.release()
+        with session(request.app.state.config, seconds) as pipeline:
+            return work(pipeline)
 
     return await in_thread(request, connected)
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from pipeline.api.database import in_thread
+from pipeline.api.database import in_session, in_thread, session
 from pipeline.api.logged_actions import LOGGED
 from pipeline.api.parameters import refuse_unknown
 from pipeline.api.patterns import NO_ZERO_BYTE
 from pipeline.api.problems import documented
 from pipeline.config.settings import Config
-from pipeline.errors import DatabaseUnavailableError
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import start as start_backfill
@@ -30,10 +27,8 @@ router = APIRouter(
 )
 
 T = TypeVar("T")
-SECONDS = 10.0
-"""How many seconds each of the databases has for a request."""
-_AT_ONCE = threading.BoundedSemaphore(4)
-"""Limits the requests that open connections, one to each database."""
+SECONDS = 4.0
+"""Seconds in which the source must accept a session for a request, and then answer it."""
 Number = Annotated[int, Path(alias="id", ge=1, lt=2**63, description="the backfill's id", examples=[7])]
 _NUMBERED = documented(404)
 
@@ -135,7 +130,7 @@ async def start(body: NewBackfill, request: Request, response: Response) -> Back
 
     def work() -> BackfillStatus:
         with (
-            _connected(config) as pipeline,
+            session(config) as pipeline,
             connections.answering(config.source, "source", SECONDS, name="pipeline api") as source,
         ):
             return start_backfill.start(config, source, pipeline, body.table, chosen, differences=body.differences)
@@ -203,21 +198,4 @@ def _config(request: Request) -> Config:
 
 async def _asked(request: Request, ask: Callable[[Config, Connection], T]) -> T:
     config = _config(request)
-
-    def work() -> T:
-        with _connected(config) as pipeline:
-            return ask(config, pipeline)
-
-    return await in_thread(request, work)
-
-
-@contextmanager
-def _connected(config: Config) -> Iterator[Connection]:
-    """A connection to the pipeline database for one request."""
-    if not _AT_ONCE.acquire(timeout=SECONDS):
-        raise DatabaseUnavailableError("too many requests about backfills at once; try again later")
-    try:
-        with connections.answering(config.database, "pipeline database", SECONDS, name="pipeline api") as pipeline:
-            yield pipeline
-    finally:
-        _AT_ONCE.release()
+    return await in_session(request, lambda pipeline: ask(config, pipeline))

@@ -1,24 +1,19 @@
-"""Shows followers over HTTP; only the command `pipeline followers` adds and changes them."""
+"""Followers over HTTP: shown, paused, resumed, and copied again; only `pipeline followers` adds and removes them."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from pipeline.api.database import in_thread
+from pipeline.api.database import in_session
+from pipeline.api.logged_actions import LOGGED
 from pipeline.api.parameters import refuse_unknown
-from pipeline.api.patterns import NAME
+from pipeline.api.patterns import NAME, NO_ZERO_BYTE
 from pipeline.api.problems import documented
-from pipeline.config.settings import Config
-from pipeline.errors import DatabaseUnavailableError
-from pipeline.followers.operating import status
-from pipeline.postgres import connections
+from pipeline.followers.operating import resync, status
 from pipeline.postgres.connections import Connection
 from pipeline.terminal.json_values import as_json
 
@@ -26,10 +21,10 @@ router = APIRouter(
     prefix="/v1/followers", tags=["followers"], responses=documented(422), dependencies=[Depends(refuse_unknown)]
 )
 
-SECONDS = 10.0
-"""Seconds in which the pipeline database must answer a request."""
-_AT_ONCE = threading.BoundedSemaphore(4)
-"""Limits the requests that have a connection at the same time."""
+LOCK_SECONDS = 3.0
+"""The longest wait of a request for the applier's transaction; connecting to the follower may take as long."""
+RESYNC_SECONDS = 9.0
+"""Seconds for all that a request for new copies does."""
 Name = Annotated[str, Path(pattern=NAME, description="the follower's name", examples=["reports"])]
 
 
@@ -71,6 +66,25 @@ class Follower(BaseModel):
     lacks: str | None = Field(description="why the follower does not follow all of its tables; null: it does")
 
 
+class ResyncTables(BaseModel):
+    """The tables to copy again."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"tables": ["public.orders"]}]})
+
+    tables: list[Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=NO_ZERO_BYTE)]] = Field(
+        min_length=1, max_length=100, description="`schema.table`, or patterns in which `*` matches anything"
+    )
+
+
+class Resync(BaseModel):
+    """The tables that are copied again."""
+
+    follower: str
+    seq: int = Field(description="the seq from which on the tables are copied")
+    tables: list[str]
+    copying: list[str] = Field(description="tables whose copy was requested before")
+
+
 class Followers(BaseModel):
     """A list of followers, ordered by name."""
 
@@ -80,31 +94,51 @@ class Followers(BaseModel):
 @router.get("", response_model=Followers, summary="List followers")
 async def everyone(request: Request) -> Any:
     """Return all followers, ordered by name, with their states and lags."""
-    return await _answer(request, lambda pipeline: {"data": as_json(status.list_followers(pipeline))})
+    return await in_session(request, lambda pipeline: {"data": as_json(status.list_followers(pipeline))})
 
 
 @router.get("/{name}", response_model=Follower, summary="Show a follower", responses=documented(404))
 async def one(request: Request, name: Name) -> Any:
     """Return one follower: its state with the reason and the remedy, its position, its tables and settings."""
-    return await _answer(request, lambda pipeline: as_json(status.show(pipeline, name)))
+    return await in_session(request, lambda pipeline: as_json(status.show(pipeline, name)))
 
 
-async def _answer(request: Request, ask: Callable[[Connection], Any]) -> Any:
-    def work() -> Any:
-        with _connected(request) as pipeline:
-            return ask(pipeline)
+@router.post(
+    "/{name}/pause",
+    response_model=Follower,
+    summary="Pause a follower",
+    responses=documented(404),
+    dependencies=LOGGED,
+)
+async def pause(request: Request, name: Name) -> Any:
+    """Pause a follower: nothing is applied to it, and the log is kept for it."""
+    return await in_session(request, lambda pipeline: as_json(status.pause(pipeline, name)))
 
-    return await in_thread(request, work)
+
+@router.post(
+    "/{name}/resume",
+    response_model=Follower,
+    summary="Resume a follower",
+    responses=documented(404),
+    dependencies=LOGGED,
+)
+async def resume(request: Request, name: Name) -> Any:
+    """Resume a paused follower at its position."""
+    return await in_session(request, lambda pipeline: as_json(status.resume(pipeline, name)))
 
 
-@contextmanager
-def _connected(request: Request) -> Iterator[Connection]:
-    """Yield a connection to the pipeline database for one request."""
-    config: Config = request.app.state.config
-    if not _AT_ONCE.acquire(timeout=SECONDS):
-        raise DatabaseUnavailableError("too many requests about followers at once; try again later")
-    try:
-        with connections.answering(config.database, "pipeline database", SECONDS, name="pipeline api") as pipeline:
-            yield pipeline
-    finally:
-        _AT_ONCE.release()
+@router.post(
+    "/{name}/resync",
+    status_code=202,
+    response_model=Resync,
+    summary="Copy tables again",
+    responses=documented(404, 409),
+    dependencies=LOGGED,
+)
+async def copy_again(request: Request, name: Name, body: ResyncTables) -> Any:
+    """Request new copies of tables. Until they are made, the follower applies nothing to these tables."""
+
+    def work(pipeline: Connection) -> Any:
+        return as_json(resync.resync(pipeline, name, body.tables, lock_seconds=LOCK_SECONDS))
+
+    return await in_session(request, work, RESYNC_SECONDS)

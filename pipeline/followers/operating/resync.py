@@ -18,8 +18,10 @@ from pipeline.followers.registry import ApplierReport, FollowerTable, Registered
 from pipeline.postgres.connections import Connection
 
 ASKED = "a user has asked to copy tables again"
-LOCK_TIMEOUT = "60s"
-"""The longest wait for the applier's transaction, which holds the position."""
+CONNECT_SECONDS = 3
+"""Seconds in which the follower must accept a connection."""
+LOCK_SECONDS = 60.0
+"""The longest wait of a command for the applier's transaction, which holds the position."""
 
 
 @dataclass(frozen=True)
@@ -32,23 +34,28 @@ class RequestedResync:
     copying: list[str] = field(default_factory=list)
 
 
-def resync(pipeline: Connection, name: str, tables: Sequence[str]) -> RequestedResync:
+def resync(
+    pipeline: Connection, name: str, tables: Sequence[str], *, lock_seconds: float = LOCK_SECONDS
+) -> RequestedResync:
     """Request new copies of these tables (`schema.table`, or patterns), and return before they are made.
 
     Until then the follower applies nothing to these tables, so a follower that one of them had stopped continues.
-    Raises UnknownFollowerError, TableRefusedError for what is none of its tables, FollowerError if the follower has not
-    begun, and DatabaseUnavailableError if its database does not answer.
+    `lock_seconds`: the longest wait for the applier's transaction. Raises UnknownFollowerError, TableRefusedError for
+    what is none of its tables, FollowerError if the follower has not begun or is applying one transaction all that
+    time, and DatabaseUnavailableError if its database does not answer.
     """
     status.show(pipeline, name)
     found = registry.find(pipeline, name)[0]
     chosen = _choose_tables(found, tables)
     try:
-        with connecting.connect(name, found.dsn, program="pipeline followers") as follower:
-            follower.execute("select set_config('lock_timeout', %s, false)", (LOCK_TIMEOUT,))
+        with connecting.connect(
+            name, found.dsn, program="pipeline followers", connect_timeout=CONNECT_SECONDS
+        ) as follower:
+            follower.execute("select set_config('lock_timeout', %s, false)", (f"{lock_seconds:g}s",))
             seq, copying = _request_copies(follower, found, [table.table_oid for table in chosen])
     except psycopg.errors.LockNotAvailable as error:
         raise FollowerError(
-            f"{connecting.label(name)} has been applying one transaction for {LOCK_TIMEOUT}: run it again"
+            f"{connecting.label(name)} has been applying one transaction for {lock_seconds:g} s: try again"
         ) from error
     except psycopg.Error as error:
         raise connecting.unavailable(name, found.dsn, error) from error

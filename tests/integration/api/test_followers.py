@@ -34,6 +34,18 @@ def test_listed_and_shown(adding: Adding, served: Api, follower_dsn: str) -> Non
     assert 'pipeline_follower_state{follower="reports",state="waiting"} 1.0' in exposed
 
 
+def test_paused_and_resumed(adding: Adding, served: Api, follower_dsn: str) -> None:
+    adding.add(follower_dsn, tables=("public.orders",))
+    assert served.post("/v1/followers/reports/pause").json()["state"] == "paused"
+    assert served.post("/v1/followers/reports/resume").json()["state"] == "waiting"
+    early = served.post("/v1/followers/reports/resync", tables=["*"])
+    assert (early.status_code, "has not begun" in early.json()["title"]) == (409, True)
+    assert served.post("/v1/followers/reports/resync", tables=[]).status_code == 422
+    for action in ("pause", "resume"):
+        assert served.post(f"/v1/followers/missing/{action}").status_code == 404
+    assert served.post("/v1/followers/missing/resync", tables=["*"]).status_code == 404
+
+
 def test_what_is_not_there(served: Api) -> None:
     answer = served.get("/v1/followers/missing")
     assert answer.status_code == 404
