@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 
@@ -91,6 +92,11 @@ def test_with_ddl_stop_wait_says_what_stays(following: Following) -> None:
         " has no longer, as --ddl is stop; detach it there\n"
     )
     following.there.execute("alter table parted detach partition parted_a")
+    wait(following)
+    again = httpx.post(
+        following.server.url("/v1/followers/reports/resync"), json={"tables": ["public.parted"]}, timeout=60
+    )
+    assert (again.status_code, again.json()["tables"]) == (202, ["public.parted"])
     wait(following)
 
 
