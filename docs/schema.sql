@@ -1970,6 +1970,26 @@ ALTER TABLE pipeline.export_replaced ALTER COLUMN id ADD GENERATED ALWAYS AS IDE
     CACHE 1
 );
 
+CREATE TABLE pipeline.export_requests (
+    id bigint NOT NULL,
+    requested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    answered_at timestamp with time zone,
+    refusal text
+);
+
+COMMENT ON TABLE pipeline.export_requests IS 'Requests over HTTP to export at once. The schedule role answers each within a minute, or never.';
+
+COMMENT ON COLUMN pipeline.export_requests.refusal IS 'Why the role exports nothing; null: it has begun to export.';
+
+ALTER TABLE pipeline.export_requests ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.export_requests_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE pipeline.export_runs (
     id bigint NOT NULL,
     trigger text NOT NULL,
@@ -3440,6 +3460,9 @@ ALTER TABLE ONLY pipeline.export_iceberg_written
 
 ALTER TABLE ONLY pipeline.export_replaced
     ADD CONSTRAINT export_replaced_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.export_requests
+    ADD CONSTRAINT export_requests_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY pipeline.export_runs
     ADD CONSTRAINT export_runs_pkey PRIMARY KEY (id);
