@@ -32,8 +32,8 @@ create table pipeline.sessions (
 create unique index sessions_live_idx on pipeline.sessions (slot) where state <> 'ended';
 create index sessions_kept_idx on pipeline.sessions (source_id, id) where dropped_at is null;
 comment on table pipeline.sessions is
-    'Slots that clients of another system''s wire created and stream. Of the sessions that have ended, the newest'
-    ' hundred are kept.';
+    'Slots that clients of another system''s wire created and stream. The newest hundred of the sessions that have'
+    ' ended are kept.';
 comment on column pipeline.sessions.wire is 'The wire whose clients use it, a name in PIPELINE_WIRES.';
 comment on column pipeline.sessions.state is
     'making: its slot may exist or not. ready: it can be streamed. ended: its slot is dropped, or is about to be.';

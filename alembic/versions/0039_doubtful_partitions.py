@@ -13,8 +13,8 @@ additive = True
 IN_DOUBT = """
 alter table pipeline.partition_changes add column in_doubt boolean not null default false;
 comment on column pipeline.partition_changes.in_doubt is
-    'True if the partition was attached after it was created: it is compared if the log gets rows of it from before'
-    ' the check that found it.';
+    'True if the partition was attached after it was created: it is compared if the log gets rows of it that are'
+    ' older than the check that found it.';
 """
 
 

@@ -227,8 +227,8 @@ comment on column pipeline.partition_changes.settled_seq is
     'The newest seq of the table''s events when it was settled: from there on, the log has the rows that the'
     ' partition had.';
 comment on column pipeline.partition_changes.in_doubt is
-    'True if the partition was attached after it was created: it is compared if the log gets rows of it from before'
-    ' the check that found it.';
+    'True if the partition was attached after it was created: it is compared if the log gets rows of it that are'
+    ' older than the check that found it.';
 comment on table pipeline.partition_looks is
     'Captured tables whose leaf partitions are in pipeline.partitions, and the epoch of the first check of the'
     ' catalog.';
@@ -281,8 +281,8 @@ comment on column pipeline.seen_tables.first_seen_at is
 comment on table pipeline.segments is
     'One row per child of wal_events: free, filling, full, or drained, which is emptied later.';
 comment on table pipeline.sessions is
-    'Slots that clients of another system''s wire created and stream. Of the sessions that have ended, the newest'
-    ' hundred are kept.';
+    'Slots that clients of another system''s wire created and stream. The newest hundred of the sessions that have'
+    ' ended are kept.';
 comment on column pipeline.sessions.wire is 'The wire whose clients use it, a name in PIPELINE_WIRES.';
 comment on column pipeline.sessions.made_after is
     'An LSN that the source had written before the slot was created: a slot that is confirmed before this LSN is not'

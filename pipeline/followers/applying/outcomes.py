@@ -23,7 +23,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 Operation = Literal["insert", "update", "delete", "move", "upsert", "truncate"]
-"""What is done to a row. `move`: an update that changes the key. `upsert`: it is unknown if the row exists."""
+"""The kinds of changes of a row. `move`: an update that changes the key. `upsert`: it is unknown if the row exists."""
 T = TypeVar("T")
 _FOLDER = "followers.applying"
 _NO_KEY = sql.SQL("false")

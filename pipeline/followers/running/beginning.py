@@ -199,12 +199,9 @@ def wanted_tables(
 ) -> dict[int, TableToFollow]:
     """Return the tables to follow by oid, without those that will be copied again.
 
-    A table has its `copy` until the position has passed the place of the copy. Up to `filled_upto` it may lack rows,
-    for one of these reasons, unless a later copy contains them:
-
-    - The follower began from the log, and the server still reads the table's existing rows.
-    - The server compares the table with the log after a gap.
-    - A partition with rows joined the table.
+    A table has its `copy` until the position has passed the place of the copy. Without a later copy, it may lack rows
+    up to `filled_upto`: the follower began from the log, and the server still reads the table's existing rows; or the
+    server compares the table with the log after a gap; or a partition with rows joined the table.
 
     `here`: the position, read before this call; the applier must have its generation.
     """

@@ -177,29 +177,27 @@ class FollowerLoop:
         """Apply the log to these tables until the follower is paused, its tables change, or it is past all copies."""
         outstanding = {oid: each.copy for oid, each in wanted.items() if each.copy is not None}
         settling = beginning.unsettled_tables(self._log, follower, registration)
-        copied_again = [
-            table for oid, table in beginning.table_names(follower, registration).items() if oid not in wanted
-        ]
+        recopied = [table for oid, table in beginning.table_names(follower, registration).items() if oid not in wanted]
         with closing(self._applier(follower, registration, wanted, changes)) as applier:
             if applier.position.generation != here.generation:  # `wanted` may be of an earlier generation
                 return
-            self._report_tables(wanted, {*outstanding, *settling}, copied_again, settling, changes)
-            if copied_again:
-                self._copier.ensure(copied_again)
+            self._report_tables(wanted, {*outstanding, *settling}, recopied, settling, changes)
+            if recopied:
+                self._copier.ensure(recopied)
             # Report progress only after this first call: what stopped the last attempt may stop this one, too.
             applied = applier.apply()
             is_copying = bool(outstanding or settling)
             while not stop and self._may_continue(
-                remedies.progress_report(applier.position, bool(wanted), is_copying, copied_again, self._copier.refused)
+                remedies.progress_report(applier.position, bool(wanted), is_copying, recopied, self._copier.refused)
             ):
-                if copied_again:
-                    self._copier.ensure(copied_again)
+                if recopied:
+                    self._copier.ensure(recopied)
                 if applied is None:
                     self._wait_for_events()
                     position.require_unmoved(follower, applier.position)
                     if settling and beginning.unsettled_tables(self._log, follower, registration) != settling:
                         return
-                    self._report_tables(wanted, {*outstanding, *settling}, copied_again, settling, changes)
+                    self._report_tables(wanted, {*outstanding, *settling}, recopied, settling, changes)
                 else:
                     self._delay = FIRST_DELAY
                     logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
@@ -249,11 +247,11 @@ class FollowerLoop:
         self,
         wanted: Mapping[int, TableToFollow],
         copying: Collection[int],
-        copied_again: Sequence[NamedTable],
+        recopied: Sequence[NamedTable],
         settling: Mapping[int, TableNote],
         changes: SchemaChanges,
     ) -> None:
-        for table in copied_again:
+        for table in recopied:
             self._report_table(table, "copying", self._copier.refused.get(table))
         notes = {**changes.notes(), **settling}
         for oid, each in wanted.items():
@@ -346,7 +344,7 @@ def _skip_expired(
 ) -> bool:
     """Skip events that the log no longer has, if all tables will be copied again; returns True if it does."""
     head = int(queries.value(log, "select pipeline.log_head()"))
-    changes.request_copies()  # later calls do not find changes from before `head`
+    changes.request_copies()  # later calls do not find older changes
     skipped = beginning.skip_expired(log, follower, registration, head)
     if skipped:
         extra = {"action": "follower.skipped_expired", "seq": head}

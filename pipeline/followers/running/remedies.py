@@ -74,26 +74,26 @@ def progress_report(
     here: FollowerPosition,
     follows: bool,
     copying: bool,
-    copied_again: Sequence[NamedTable],
+    recopied: Sequence[NamedTable],
     refused: Mapping[NamedTable, TableNote],
 ) -> ApplierReport:
     """Return the report of a follower that no error stops.
 
     `follows`: some tables follow the log. `copying`: some of these still get rows, or were copied after the position.
-    `copied_again`: tables that are copied again, so the follower lacks changes up to its position. `refused`: why some
+    `recopied`: tables that are copied again, so the follower lacks changes up to its position. `refused`: why some
     of these cannot be copied.
     """
-    if not copied_again:
+    if not recopied:
         reached = registry.RegisteredPosition(here.seq, here.commit_lsn, here.committed_at)
         return ApplierReport("copying" if copying else "following", position=reached)
-    stopped = [(table, note) for table in copied_again if (note := refused.get(table))]
+    stopped = [(table, note) for table in recopied if (note := refused.get(table))]
     if not stopped:
         return ApplierReport("copying")
     table, note = stopped[0]
     more = f" (and {len(stopped) - 1} more)" if len(stopped) > 1 else ""
     name = f"{table.table_schema}.{table.table_name}"
     reason = note.reason + more if name in note.reason else f"table {name} {note.reason}{more}"
-    return ApplierReport("copying" if follows or len(stopped) < len(copied_again) else "stopped", reason, note.remedy)
+    return ApplierReport("copying" if follows or len(stopped) < len(recopied) else "stopped", reason, note.remedy)
 
 
 def _of_follower(registration: RegisteredFollower, error: FollowerError) -> str:

@@ -22,7 +22,7 @@ _ROOM = "followers.schema_changes"
 _OF_TYPES = frozenset({"attributes", "renamed"})
 OF_COMPOSITES = "composite types"
 OF_ENUMS = "enums"
-"""What a message names instead of columns if a type of the table's values was altered."""
+"""Messages name this instead of columns if a type of the table's values was altered."""
 _BEGIN_REWRITES = """\
 update pipeline_follower.position set rewrites_upto = %(upto)s
 where source_database_id = %(source)s and follower = %(follower)s and rewrites_upto is null
