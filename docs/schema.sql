@@ -111,7 +111,7 @@ CREATE FUNCTION pipeline.before_jump(events_table text, seq bigint) RETURNS bigi
             and j.before < before_jump.seq and before_jump.seq < j.after), before_jump.seq)
 $$;
 
-COMMENT ON FUNCTION pipeline.before_jump(events_table text, seq bigint) IS 'This seq, unless an events table (null: the default one) has skipped it by jumping: then the newest one before that.';
+COMMENT ON FUNCTION pipeline.before_jump(events_table text, seq bigint) IS 'This seq; or if an events table (null: the default one) has skipped it by a jump, the newest seq before the jump.';
 
 CREATE TABLE public.consumer_records (
     consumer_id integer NOT NULL,
@@ -145,23 +145,23 @@ COMMENT ON COLUMN public.consumer_records.seq IS 'The event that is its last cha
 
 COMMENT ON COLUMN public.consumer_records.queued_seq IS 'Its place in the queue: the first change since its delivery.';
 
-COMMENT ON COLUMN public.consumer_records.record IS 'Set only if it is not that of the event: a key that the row has left.';
+COMMENT ON COLUMN public.consumer_records.record IS 'Set only for a key that the row has left, because its record is not that of the event.';
 
-COMMENT ON COLUMN public.consumer_records.event IS 'The whole event: dead letters outlive the log.';
+COMMENT ON COLUMN public.consumer_records.event IS 'The complete event of a dead letter, which may outlive the log.';
 
 COMMENT ON COLUMN public.consumer_records.group_id IS 'Empty when the consumer has no group_by.';
 
-COMMENT ON COLUMN public.consumer_records.state IS 'available, blocked (an earlier item of its row or group is there), delivered, pending_redelivery or dead.';
+COMMENT ON COLUMN public.consumer_records.state IS 'available, blocked (behind an earlier item of its row or group), delivered, pending_redelivery or dead.';
 
 COMMENT ON COLUMN public.consumer_records.visible_at IS 'When a delivery expires, or the delay of a nack ends; null if the item waits for nothing.';
 
-COMMENT ON COLUMN public.consumer_records.delivered_seq IS 'The event that was last handed out.';
+COMMENT ON COLUMN public.consumer_records.delivered_seq IS 'The event that was last delivered.';
 
-COMMENT ON COLUMN public.consumer_records.delivered_group IS 'The group it was in when it was handed out.';
+COMMENT ON COLUMN public.consumer_records.delivered_group IS 'The group of the item when it was delivered.';
 
-COMMENT ON COLUMN public.consumer_records.left_pk IS 'If each event is an item: the key that the row has left by it. It waits behind the items of that key, too.';
+COMMENT ON COLUMN public.consumer_records.left_pk IS 'If each event is an item: the previous key of the row, if the event changed it. The item waits behind items of that key, too.';
 
-COMMENT ON COLUMN public.consumer_records.is_alone IS 'If each event is an item: true if it belongs to no row, and waits behind none; null: its consumer collapses.';
+COMMENT ON COLUMN public.consumer_records.is_alone IS 'If each event is an item: true if the event belongs to no row, so the item waits behind no other. Null: the consumer collapses.';
 
 CREATE FUNCTION pipeline.bury(items public.consumer_records[]) RETURNS void
     LANGUAGE sql
@@ -202,19 +202,19 @@ CREATE TABLE pipeline.consumers (
     CONSTRAINT consumers_visibility_check CHECK ((visibility > '00:00:00'::interval))
 );
 
-COMMENT ON TABLE pipeline.consumers IS 'Named readers of the log. Change them by the functions, not by hand.';
+COMMENT ON TABLE pipeline.consumers IS 'Named readers of the log. Change them only with the functions.';
 
 COMMENT ON COLUMN pipeline.consumers.tables IS 'Patterns schema.table in which * matches anything; empty: all.';
 
-COMMENT ON COLUMN pipeline.consumers.group_by IS 'Columns of record that make the group; null: each row is one.';
+COMMENT ON COLUMN pipeline.consumers.group_by IS 'Columns of record that make the group; null: each row is a group.';
 
 COMMENT ON COLUMN pipeline.consumers."position" IS 'cursor: the last seq acknowledged; records: the seq after which it began.';
 
-COMMENT ON COLUMN pipeline.consumers.reader IS 'cursor: who reads now.';
+COMMENT ON COLUMN pipeline.consumers.reader IS 'cursor: the client that reads now.';
 
-COMMENT ON COLUMN pipeline.consumers.collapse IS 'records: an item is a row with its last change; false: each event is an item. It stays as it was created.';
+COMMENT ON COLUMN pipeline.consumers.collapse IS 'records: true if an item is a row with its last change, false if each event is an item. It never changes.';
 
-COMMENT ON COLUMN pipeline.consumers.events_table IS 'The events table that it reads, schema.table; null: the default one. It stays as it was created.';
+COMMENT ON COLUMN pipeline.consumers.events_table IS 'The events table that it reads, as schema.table; null: the default one. It never changes.';
 
 CREATE FUNCTION pipeline.check_consumer(made pipeline.consumers) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
@@ -574,7 +574,7 @@ begin
     return null;
 end $$;
 
-COMMENT ON FUNCTION pipeline.keep_turn() IS 'The log never passes tables that wait, whichever version moves it: an older one knows of none.';
+COMMENT ON FUNCTION pipeline.keep_turn() IS 'Stops a server of an older version from moving the log past adopted tables that wait, of which it does not know.';
 
 CREATE FUNCTION pipeline.log_floor() RETURNS bigint
     LANGUAGE sql STABLE
@@ -1400,11 +1400,11 @@ CREATE TABLE pipeline.adopted_tables (
 
 COMMENT ON TABLE pipeline.adopted_tables IS 'Tables with rows of an events table, in the order of the log, that wait to become partitions of it.';
 
-COMMENT ON COLUMN pipeline.adopted_tables.attaches IS 'False: it has no indexes, its rows are moved.';
+COMMENT ON COLUMN pipeline.adopted_tables.attaches IS 'True if the table becomes a partition; false if its rows are moved, because it has no indexes.';
 
-COMMENT ON COLUMN pipeline.adopted_tables.ends IS 'Whether it ends with a transaction; else the next one does.';
+COMMENT ON COLUMN pipeline.adopted_tables.ends IS 'True if the table ends with a complete transaction; false if its last transaction continues in the next table.';
 
-COMMENT ON COLUMN pipeline.adopted_tables.relations IS 'The table versions that its rows are of.';
+COMMENT ON COLUMN pipeline.adopted_tables.relations IS 'The table versions of its rows.';
 
 ALTER TABLE pipeline.adopted_tables ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.adopted_tables_id_seq
@@ -1427,15 +1427,15 @@ CREATE TABLE pipeline.adoptions (
     updated_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
-COMMENT ON TABLE pipeline.adoptions IS 'Whether a worker writes its backlog as partitions of the events table, and what holds them up.';
+COMMENT ON TABLE pipeline.adoptions IS 'Workers that write their backlogs as partitions of the events table, and what delays them.';
 
-COMMENT ON COLUMN pipeline.adoptions.run IS 'Of runs, which begin when all that is staged is in the log, the last.';
+COMMENT ON COLUMN pipeline.adoptions.run IS 'The number of the last run. A run begins when everything staged is in the log.';
 
-COMMENT ON COLUMN pipeline.adoptions.from_seq IS 'Nobody else hands out this seq or a later one; null between runs.';
+COMMENT ON COLUMN pipeline.adoptions.from_seq IS 'No other writer uses this seq or a later one; null between runs.';
 
-COMMENT ON COLUMN pipeline.adoptions.not_before IS 'Transactions up to this commit_lsn are staged as others are.';
+COMMENT ON COLUMN pipeline.adoptions.not_before IS 'Transactions up to this commit_lsn are staged, so no run contains them.';
 
-COMMENT ON COLUMN pipeline.adoptions.moved_run IS 'Of this run, and of earlier ones, no table is attached any more.';
+COMMENT ON COLUMN pipeline.adoptions.moved_run IS 'The tables of this run, and of earlier ones, no longer become partitions: their rows are moved.';
 
 CREATE TABLE pipeline.replication_progress (
     source_id uuid NOT NULL,
@@ -1454,11 +1454,11 @@ CREATE TABLE pipeline.replication_progress (
     backend_start timestamp with time zone
 );
 
-COMMENT ON COLUMN pipeline.replication_progress.generation IS 'Counts up with each worker; an older one can write nothing.';
+COMMENT ON COLUMN pipeline.replication_progress.generation IS 'Grows with each new worker; a worker of an older generation can write nothing.';
 
-COMMENT ON COLUMN pipeline.replication_progress."position" IS 'End of the last transaction staged whole, or a later point with nothing for us before it: what may be confirmed.';
+COMMENT ON COLUMN pipeline.replication_progress."position" IS 'The LSN that may be confirmed: the end of the last completely staged transaction, or a later LSN without changes to stage before it.';
 
-COMMENT ON COLUMN pipeline.replication_progress.backend_pid IS 'The session of the newest writer, with backend_start: a newer one may end it.';
+COMMENT ON COLUMN pipeline.replication_progress.backend_pid IS 'With backend_start, the session of the newest writer, which a newer writer may end.';
 
 CREATE VIEW pipeline.adopting_sources AS
  SELECT a.source_id
@@ -1470,7 +1470,7 @@ UNION
    FROM pipeline.adopted_tables t
   WHERE (t.state = 'waiting'::text);
 
-COMMENT ON VIEW pipeline.adopting_sources IS 'Sources whose backlog has got the seqs that come next: others are handed out once all of it is in the log.';
+COMMENT ON VIEW pipeline.adopting_sources IS 'Sources whose backlog has reserved the next seqs: other writers get seqs once the backlog is in the log.';
 
 CREATE VIEW pipeline.advisory_locks AS
  SELECT pid,
@@ -1539,39 +1539,39 @@ CREATE TABLE pipeline.backfills (
     CONSTRAINT backfills_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'reading'::text, 'paused'::text, 'complete'::text, 'failed'::text, 'cancelled'::text])))
 );
 
-COMMENT ON TABLE pipeline.backfills IS 'Every reading of the rows of a table: when the table joined, or when a user asked.';
+COMMENT ON TABLE pipeline.backfills IS 'Readings of the rows of a table: because it joined a publication, or because a user requested it.';
 
-COMMENT ON COLUMN pipeline.backfills.table_oid IS 'The table; of partitions their root.';
+COMMENT ON COLUMN pipeline.backfills.table_oid IS 'The table; for partitions, their root.';
 
-COMMENT ON COLUMN pipeline.backfills.kind IS 'initial: its table has joined. asked: somebody asked. differences: only what differs from the log is appended.';
+COMMENT ON COLUMN pipeline.backfills.kind IS 'initial: the table joined a publication. asked: a user requested it. differences: only rows that differ from the log are appended.';
 
-COMMENT ON COLUMN pipeline.backfills.condition IS 'Only rows for which this holds; null: all.';
+COMMENT ON COLUMN pipeline.backfills.condition IS 'SQL that is true for the rows to read; null: all rows.';
 
 COMMENT ON COLUMN pipeline.backfills.reason IS 'What it waits for, or why it has failed.';
 
-COMMENT ON COLUMN pipeline.backfills.after_xid IS 'It reads once every transaction with a smaller xid has ended: it may have written before the table joined.';
+COMMENT ON COLUMN pipeline.backfills.after_xid IS 'The reading begins once all transactions with a smaller xid have ended, because these may have written before the table joined.';
 
-COMMENT ON COLUMN pipeline.backfills.after_lsn IS 'Where the source wrote when after_xid was taken.';
+COMMENT ON COLUMN pipeline.backfills.after_lsn IS 'The end of the source''s WAL when after_xid was read.';
 
-COMMENT ON COLUMN pipeline.backfills.since_seqs IS 'By events table, the last seq before after_xid was taken: transactions from that xid on come after it.';
+COMMENT ON COLUMN pipeline.backfills.since_seqs IS 'By events table, the last seq before after_xid was read: transactions from that xid on have later seqs.';
 
-COMMENT ON COLUMN pipeline.backfills.files IS 'pg_relation_filenode of each relation that was planned, by oid: in another file rows are elsewhere.';
+COMMENT ON COLUMN pipeline.backfills.files IS 'pg_relation_filenode of each planned relation, by oid: in another file, rows are in other blocks.';
 
-COMMENT ON COLUMN pipeline.backfills.by_key IS 'Whether rows have keys that identify them; without, the table is read as one range.';
+COMMENT ON COLUMN pipeline.backfills.by_key IS 'True if keys identify the rows; if false, the table is read as one range.';
 
-COMMENT ON COLUMN pipeline.backfills.rows_added IS 'Rows that became events; the log had something newer of the others.';
+COMMENT ON COLUMN pipeline.backfills.rows_added IS 'The number of rows that became events; for the other rows, the log had a newer event.';
 
 COMMENT ON COLUMN pipeline.backfills.last_seq IS 'Seq of its last event in events_table.';
 
-COMMENT ON COLUMN pipeline.backfills.gap_after IS 'The log lacks changes that were made between here and gap_until, of the source''s WAL; null: no gap is known.';
+COMMENT ON COLUMN pipeline.backfills.gap_after IS 'The log lacks changes that the source made between this LSN and gap_until; null: no gap is known.';
 
-COMMENT ON COLUMN pipeline.backfills.told_seqs IS 'See snapshot_tables, as it was when this began; null: the log did not say which rows the table had.';
+COMMENT ON COLUMN pipeline.backfills.told_seqs IS 'The value of snapshot_tables when this began; null: the log did not say which rows the table had.';
 
-COMMENT ON COLUMN pipeline.backfills.floor_seqs IS 'By events table, up to which seq retention had dropped events when the comparison was planned.';
+COMMENT ON COLUMN pipeline.backfills.floor_seqs IS 'By events table, the seq up to which retention had dropped events when the comparison was planned.';
 
-COMMENT ON COLUMN pipeline.backfills.relations IS 'Of a table that is partitioned, only these leaves; null: all.';
+COMMENT ON COLUMN pipeline.backfills.relations IS 'For a partitioned table: only these leaf partitions are read; null: all.';
 
-COMMENT ON COLUMN pipeline.backfills.bounds IS 'Of one that compares: only keys within one of these, each as in partitions; null: all.';
+COMMENT ON COLUMN pipeline.backfills.bounds IS 'For a comparison: only keys within one of these bounds, each as in pipeline.partitions; null: all.';
 
 ALTER TABLE pipeline.backfills ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.backfills_id_seq
@@ -1597,17 +1597,17 @@ CREATE TABLE pipeline.captured_tables (
     root_oid bigint
 );
 
-COMMENT ON TABLE pipeline.captured_tables IS 'From when to when a table was in a publication: changes in between two such times are not in the log.';
+COMMENT ON TABLE pipeline.captured_tables IS 'The times during which a table was in a publication. Changes between two such times are not in the log.';
 
-COMMENT ON COLUMN pipeline.captured_tables.epoch IS 'Epoch of joined_lsn.';
+COMMENT ON COLUMN pipeline.captured_tables.epoch IS 'The epoch of joined_lsn.';
 
-COMMENT ON COLUMN pipeline.captured_tables.joined_lsn IS 'Changes that are written from here on are captured.';
+COMMENT ON COLUMN pipeline.captured_tables.joined_lsn IS 'Changes from this LSN on are captured.';
 
-COMMENT ON COLUMN pipeline.captured_tables.was_empty IS 'Whether it had no rows when it joined; null where that could not be read. Rows from before are not in the log.';
+COMMENT ON COLUMN pipeline.captured_tables.was_empty IS 'True if the table had no rows when it joined; null: unknown. Rows that it had are not in the log.';
 
-COMMENT ON COLUMN pipeline.captured_tables.left_lsn IS 'Changes after it are not captured; null while it is.';
+COMMENT ON COLUMN pipeline.captured_tables.left_lsn IS 'Changes after this LSN are not captured; null: the table is still in a publication.';
 
-COMMENT ON COLUMN pipeline.captured_tables.root_oid IS 'The table that had its rows when it joined: itself, or what it was a partition of; null: not known.';
+COMMENT ON COLUMN pipeline.captured_tables.root_oid IS 'The root of its partitions when it joined, or the table itself; null: unknown.';
 
 ALTER TABLE pipeline.captured_tables ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.captured_tables_id_seq
@@ -1638,11 +1638,11 @@ CREATE TABLE pipeline.catchup_parts (
     CONSTRAINT catchup_parts_worker_check CHECK ((worker > 0))
 );
 
-COMMENT ON TABLE pipeline.catchup_parts IS 'A backlog that several workers stage at once: transactions whose commit records begin in [from_lsn, until_lsn). Worker 0 does everything else.';
+COMMENT ON TABLE pipeline.catchup_parts IS 'Parts of a backlog, for several workers: commit records begin in [from_lsn, until_lsn). Worker 0 stages everything before them; without rows here, everything.';
 
 COMMENT ON COLUMN pipeline.catchup_parts.until_lsn IS 'Null: the newest part, which has no end yet.';
 
-COMMENT ON COLUMN pipeline.catchup_parts.first_seq IS 'What is read of it may become partitions with seqs from here on; null: it is staged, and moved.';
+COMMENT ON COLUMN pipeline.catchup_parts.first_seq IS 'The part may become partitions with seqs from this one on; null: it is staged, and moved.';
 
 CREATE TABLE pipeline.consumer_progress (
     consumer_id integer NOT NULL,
@@ -1652,7 +1652,7 @@ WITH (fillfactor='50');
 
 COMMENT ON TABLE pipeline.consumer_progress IS 'The seq up to which the log is in consumer_records. The shuffler skips rows that an administrative function locks.';
 
-COMMENT ON COLUMN pipeline.consumer_progress.consumer_id IS 'The value of pipeline.progress_id: servers of earlier versions find only those consumers that they can serve.';
+COMMENT ON COLUMN pipeline.consumer_progress.consumer_id IS 'The value of pipeline.progress_id, so that servers of earlier versions find only consumers that they can serve.';
 
 CREATE TABLE pipeline.consumer_touches (
     consumer_id integer NOT NULL,
@@ -1668,7 +1668,7 @@ CREATE TABLE pipeline.consumer_touches (
     group_id text
 );
 
-COMMENT ON TABLE pipeline.consumer_touches IS 'Changes and items that the shuffler could not settle, since the open transaction of a client holds an item.';
+COMMENT ON TABLE pipeline.consumer_touches IS 'Changes and items that wait because an open transaction of a client has locked an item. The shuffler checks them again until it ends.';
 
 ALTER TABLE pipeline.consumers ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.consumers_id_seq
@@ -1738,13 +1738,13 @@ CREATE TABLE pipeline.epochs (
     after_seqs jsonb DEFAULT '{}'::jsonb NOT NULL
 );
 
-COMMENT ON TABLE pipeline.epochs IS 'Every history of the source that we followed: LSNs compare only inside one. Begun by pipeline sources adopt.';
+COMMENT ON TABLE pipeline.epochs IS 'Epochs of a source. LSNs can be compared only within one epoch. The command `pipeline sources adopt` begins the next one.';
 
-COMMENT ON COLUMN pipeline.epochs.previous_position IS 'How far the epoch before was staged when this one began.';
+COMMENT ON COLUMN pipeline.epochs.previous_position IS 'The LSN up to which the previous epoch was staged when this one began.';
 
-COMMENT ON COLUMN pipeline.epochs.after_seq IS 'Last seq of the epoch before.';
+COMMENT ON COLUMN pipeline.epochs.after_seq IS 'The last seq of the previous epoch.';
 
-COMMENT ON COLUMN pipeline.epochs.after_seqs IS 'Last seq of the epoch before, in each events table.';
+COMMENT ON COLUMN pipeline.epochs.after_seqs IS 'The last seq of the previous epoch in each events table.';
 
 CREATE TABLE public.sequin_events (
     seq bigint NOT NULL,
@@ -1804,7 +1804,7 @@ CREATE TABLE pipeline.events_tables (
     updated_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
-COMMENT ON TABLE pipeline.events_tables IS 'Every events table that was ever written for a source: its newest seq, and the events that the shuffler added.';
+COMMENT ON TABLE pipeline.events_tables IS 'Every events table that was ever written for a source: its newest seq, and the number of events that the shuffler added.';
 
 CREATE TABLE pipeline.export_compactions (
     id bigint NOT NULL,
@@ -1822,11 +1822,11 @@ CREATE TABLE pipeline.export_compactions (
     CONSTRAINT export_compactions_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'switched'::text, 'done'::text, 'failed'::text])))
 );
 
-COMMENT ON TABLE pipeline.export_compactions IS 'Small files that were merged. Switched: the ledger and Iceberg have the new ones, folders of days may lack them.';
+COMMENT ON TABLE pipeline.export_compactions IS 'Merges of small files. switched: the ledger and Iceberg have the new files; the folders of days may still lack them.';
 
-COMMENT ON COLUMN pipeline.export_compactions.written IS 'Paths of the files that are made; null once it is done.';
+COMMENT ON COLUMN pipeline.export_compactions.written IS 'Paths of the new files; null once the merge is complete.';
 
-COMMENT ON COLUMN pipeline.export_compactions.replaced IS 'Paths of those that they replace; null once it is done.';
+COMMENT ON COLUMN pipeline.export_compactions.replaced IS 'Paths of the files that the new ones replace; null once the merge is complete.';
 
 ALTER TABLE pipeline.export_compactions ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.export_compactions_id_seq
@@ -1845,9 +1845,9 @@ CREATE TABLE pipeline.export_datasets (
     upto_seq bigint
 );
 
-COMMENT ON TABLE pipeline.export_datasets IS 'What the head of a lake''s manifest says of each dataset: its newest part, and the parts that are full.';
+COMMENT ON TABLE pipeline.export_datasets IS 'The head of a lake''s manifest: the newest part of each dataset, and the parts that are full.';
 
-COMMENT ON COLUMN pipeline.export_datasets.upto_seq IS 'Up to which seq its newest part lists files; null: up to that by which the part is called.';
+COMMENT ON COLUMN pipeline.export_datasets.upto_seq IS 'The seq up to which its newest part lists files; null: the seq in the name of the part.';
 
 CREATE TABLE pipeline.export_files (
     id bigint NOT NULL,
@@ -1876,17 +1876,17 @@ CREATE TABLE pipeline.export_files (
 
 COMMENT ON TABLE pipeline.export_files IS 'Files of changes. They are in the lake when their export is committed.';
 
-COMMENT ON COLUMN pipeline.export_files.table_oid IS 'The table that all its changes are of; null where a version before has written it: of all that had that name.';
+COMMENT ON COLUMN pipeline.export_files.table_oid IS 'The table of all its changes; null: an earlier version wrote the file, with the changes of all tables of that name.';
 
-COMMENT ON COLUMN pipeline.export_files.staged IS 'Where it was before its export was published.';
+COMMENT ON COLUMN pipeline.export_files.staged IS 'The path of the file before its export was published.';
 
-COMMENT ON COLUMN pipeline.export_files.first_lsn IS 'The least commit_lsn in it, with the least commit_idx; last_lsn the greatest: which versions of the table it has.';
+COMMENT ON COLUMN pipeline.export_files.first_lsn IS 'The lowest commit_lsn in the file, with the lowest commit_idx; last_lsn has the highest. They tell which versions of the table the file has.';
 
-COMMENT ON COLUMN pipeline.export_files.part IS 'The full part of the manifest that lists it; null: the newest does.';
+COMMENT ON COLUMN pipeline.export_files.part IS 'The full part of the manifest that lists the file; null: the newest part lists it.';
 
-COMMENT ON COLUMN pipeline.export_files.day IS 'The UTC date of its changes; null where a version before has written it, which is never merged.';
+COMMENT ON COLUMN pipeline.export_files.day IS 'The UTC date of its changes; null: an earlier version wrote the file, which is never merged.';
 
-COMMENT ON COLUMN pipeline.export_files.merged IS '0: as it was exported; 1: merged while its day went on; 2: it stays, whatever it was made of.';
+COMMENT ON COLUMN pipeline.export_files.merged IS '0: as it was exported. 1: merged before its day had ended. 2: never merged again.';
 
 ALTER TABLE pipeline.export_files ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.export_files_id_seq
@@ -1908,15 +1908,15 @@ CREATE TABLE pipeline.export_iceberg (
     committed_at timestamp with time zone
 );
 
-COMMENT ON TABLE pipeline.export_iceberg IS 'Lakes with Iceberg tables: up to which seq all of them are; set in the transaction that sets their metadata.';
+COMMENT ON TABLE pipeline.export_iceberg IS 'Lakes with Iceberg tables, and the seq up to which all of these have the changes; stored in the transaction that sets their metadata.';
 
-COMMENT ON COLUMN pipeline.export_iceberg.uri IS 'A catalog elsewhere; empty: in pipeline.iceberg_tables.';
+COMMENT ON COLUMN pipeline.export_iceberg.uri IS 'The address of another catalog; empty: the catalog is pipeline.iceberg_tables.';
 
-COMMENT ON COLUMN pipeline.export_iceberg.location IS 'Where the lake was: the metadata has whole paths.';
+COMMENT ON COLUMN pipeline.export_iceberg.location IS 'Where the lake was when this was stored: the metadata has absolute paths.';
 
-COMMENT ON COLUMN pipeline.export_iceberg.number IS 'Of the last commit.';
+COMMENT ON COLUMN pipeline.export_iceberg.number IS 'The number of the last commit.';
 
-COMMENT ON COLUMN pipeline.export_iceberg.kept_seq IS 'The oldest commit that readers may still read goes up to here.';
+COMMENT ON COLUMN pipeline.export_iceberg.kept_seq IS 'The last seq of the oldest commit that readers may still read.';
 
 CREATE TABLE pipeline.export_iceberg_commits (
     lake_id uuid NOT NULL,
@@ -1941,16 +1941,16 @@ CREATE TABLE pipeline.export_iceberg_tables (
 
 COMMENT ON TABLE pipeline.export_iceberg_tables IS 'Iceberg tables: changes of a dataset and schema version, or the current state of a table.';
 
-COMMENT ON COLUMN pipeline.export_iceberg_tables.state_id IS 'The version of the state whose files it has.';
+COMMENT ON COLUMN pipeline.export_iceberg_tables.state_id IS 'The version of the state whose files the table has.';
 
-COMMENT ON COLUMN pipeline.export_iceberg_tables.oldest IS 'The number of the oldest commit that it has a snapshot of.';
+COMMENT ON COLUMN pipeline.export_iceberg_tables.oldest IS 'The number of the oldest commit of which the table has a snapshot.';
 
 CREATE TABLE pipeline.export_iceberg_written (
     lake_id uuid NOT NULL,
     path text NOT NULL
 );
 
-COMMENT ON TABLE pipeline.export_iceberg_written IS 'Metadata files of a commit that is being made: if it never is, the next run removes them.';
+COMMENT ON TABLE pipeline.export_iceberg_written IS 'Metadata files of a commit that is being made; if it fails, the next run removes them.';
 
 CREATE TABLE pipeline.export_replaced (
     id bigint NOT NULL,
@@ -1959,7 +1959,7 @@ CREATE TABLE pipeline.export_replaced (
     replaced_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
-COMMENT ON TABLE pipeline.export_replaced IS 'Files that a newer one has replaced: they stay for a while for queries that still read them.';
+COMMENT ON TABLE pipeline.export_replaced IS 'Files that newer ones have replaced. They stay for a while, because a reader may still read them.';
 
 ALTER TABLE pipeline.export_replaced ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.export_replaced_id_seq
@@ -2022,7 +2022,7 @@ CREATE TABLE pipeline.export_schemas (
     key json NOT NULL
 );
 
-COMMENT ON TABLE pipeline.export_schemas IS 'Columns and key of the files of a dataset and schema version: a newer row has more columns, or wider ones.';
+COMMENT ON TABLE pipeline.export_schemas IS 'Columns and key of the files of a dataset and schema version: a newer row has more columns, or wider types.';
 
 ALTER TABLE pipeline.export_schemas ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.export_schemas_id_seq
@@ -2058,9 +2058,9 @@ CREATE TABLE pipeline.export_states (
 
 COMMENT ON TABLE pipeline.export_states IS 'Versions of the current state of each table: as of which seq, in which files.';
 
-COMMENT ON COLUMN pipeline.export_states.form_id IS 'The row of pipeline.relations whose columns it has.';
+COMMENT ON COLUMN pipeline.export_states.form_id IS 'The table version, a row of pipeline.relations, whose columns it has.';
 
-COMMENT ON COLUMN pipeline.export_states.superseded_at IS 'Since when a newer one is there; null: it is the newest.';
+COMMENT ON COLUMN pipeline.export_states.superseded_at IS 'When a newer version replaced it; null: it is the newest.';
 
 ALTER TABLE pipeline.export_states ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.export_states_id_seq
@@ -2082,13 +2082,13 @@ CREATE TABLE pipeline.export_tables (
     waits_since timestamp with time zone
 );
 
-COMMENT ON TABLE pipeline.export_tables IS 'Tables with a current state, whatever they are called: the oid that each had in the first epoch that knows it.';
+COMMENT ON TABLE pipeline.export_tables IS 'Tables with a current state, by the oid that each had in the first epoch that knows it, even if they are renamed.';
 
-COMMENT ON COLUMN pipeline.export_tables.dataset IS 'Under which name it is in `current`; null: under none, since it is called otherwise now, or another is called so.';
+COMMENT ON COLUMN pipeline.export_tables.dataset IS 'The name of the table in `current`; null: it has none, because it was renamed, or another table has that name.';
 
-COMMENT ON COLUMN pipeline.export_tables.shows IS 'The seq that `latest` is known to be set to; null: it is to be set.';
+COMMENT ON COLUMN pipeline.export_tables.shows IS 'The seq to which `latest` is known to be set; null: it must be set.';
 
-COMMENT ON COLUMN pipeline.export_tables.waits_since IS 'Since when its current state lacks changes, few for its size; null: it waits for none.';
+COMMENT ON COLUMN pipeline.export_tables.waits_since IS 'Since when its current state lacks changes that wait because they are few for its size; null: none wait.';
 
 ALTER TABLE pipeline.export_tables ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.export_tables_id_seq
@@ -2106,9 +2106,9 @@ CREATE TABLE pipeline.export_written (
     state_id bigint
 );
 
-COMMENT ON TABLE pipeline.export_written IS 'Objects that a run of the export writes to a bucket: those that nothing lists when it has ended are removed.';
+COMMENT ON TABLE pipeline.export_written IS 'Objects that a run of the export writes to a bucket. After the run, those that nothing lists are removed.';
 
-COMMENT ON COLUMN pipeline.export_written.state_id IS 'The version of a state that it is of; else it is of an export.';
+COMMENT ON COLUMN pipeline.export_written.state_id IS 'The version of a state to which the object belongs; null: it belongs to an export.';
 
 CREATE TABLE pipeline.exports (
     id bigint NOT NULL,
@@ -2130,13 +2130,13 @@ CREATE TABLE pipeline.exports (
     CONSTRAINT exports_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'publishing'::text, 'committed'::text, 'failed'::text])))
 );
 
-COMMENT ON TABLE pipeline.exports IS 'The ledger: ranges of seq, the first excluded. A committed one is in the lake, whole and once.';
+COMMENT ON TABLE pipeline.exports IS 'The ledger: ranges of seqs, each without its first seq. A committed range is in the lake, completely and once.';
 
-COMMENT ON COLUMN pipeline.exports.files IS 'As a version before has written them; they become rows of export_files.';
+COMMENT ON COLUMN pipeline.exports.files IS 'Files that an earlier version wrote; they become rows of export_files.';
 
-COMMENT ON COLUMN pipeline.exports.schemas IS 'As a version before has written them.';
+COMMENT ON COLUMN pipeline.exports.schemas IS 'Schemas that an earlier version wrote.';
 
-COMMENT ON COLUMN pipeline.exports.last_committed_at IS 'The latest commit in the range; -infinity: it has none; null: written by a version before.';
+COMMENT ON COLUMN pipeline.exports.last_committed_at IS 'The latest commit in the range; -infinity: it has none; null: an earlier version wrote the row.';
 
 ALTER TABLE pipeline.exports ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.exports_id_seq
@@ -2158,9 +2158,9 @@ CREATE TABLE pipeline.follower_tables (
     CONSTRAINT follower_tables_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'copying'::text, 'following'::text, 'stopped'::text, 'different'::text])))
 );
 
-COMMENT ON TABLE pipeline.follower_tables IS 'The tables of each follower, and what is the matter with one.';
+COMMENT ON TABLE pipeline.follower_tables IS 'The tables of each follower, with their states and the reasons.';
 
-COMMENT ON COLUMN pipeline.follower_tables.table_oid IS 'The table at the source; of partitions their root.';
+COMMENT ON COLUMN pipeline.follower_tables.table_oid IS 'The table at the source; for partitions, their root.';
 
 CREATE TABLE pipeline.followers (
     id bigint NOT NULL,
@@ -2194,27 +2194,27 @@ CREATE TABLE pipeline.followers (
     CONSTRAINT followers_wanted_check CHECK ((wanted = ANY (ARRAY['running'::text, 'paused'::text])))
 );
 
-COMMENT ON TABLE pipeline.followers IS 'Databases that are kept equal to the source from the log, and how far each is.';
+COMMENT ON TABLE pipeline.followers IS 'Databases that the server keeps equal to the source by applying the log, and how far each is.';
 
-COMMENT ON COLUMN pipeline.followers.dsn IS 'How it is reached, without any password.';
+COMMENT ON COLUMN pipeline.followers.dsn IS 'Its connection string, without any password.';
 
-COMMENT ON COLUMN pipeline.followers.tables IS 'Patterns of the tables that it has; empty: all that are captured.';
+COMMENT ON COLUMN pipeline.followers.tables IS 'Patterns of its tables; empty: all that are captured.';
 
-COMMENT ON COLUMN pipeline.followers.copy IS 'How it begins: read from the source, from the log''s first event, or taken as equal.';
+COMMENT ON COLUMN pipeline.followers.copy IS 'The origin of its first rows. source: copied from the source. log: written from the first event of the log on. none: it has them already.';
 
-COMMENT ON COLUMN pipeline.followers.truncates IS 'Whether tables with rows are emptied before they are copied.';
+COMMENT ON COLUMN pipeline.followers.truncates IS 'True if tables with rows are emptied before they are copied.';
 
-COMMENT ON COLUMN pipeline.followers.system_identifier IS 'Of its cluster when it was added.';
+COMMENT ON COLUMN pipeline.followers.system_identifier IS 'The system identifier of its cluster when it was added.';
 
-COMMENT ON COLUMN pipeline.followers.wanted IS 'What people ask for; state is what its applier does.';
+COMMENT ON COLUMN pipeline.followers.wanted IS 'What a user asked for; state is what its applier does.';
 
 COMMENT ON COLUMN pipeline.followers.made_seq IS 'The newest seq when it was added.';
 
-COMMENT ON COLUMN pipeline.followers.seq IS 'Everything up to it is applied, as its applier last reported; it needs every event after it.';
+COMMENT ON COLUMN pipeline.followers.seq IS 'The seq up to which the log is applied, as its applier last reported. The follower needs every later event.';
 
-COMMENT ON COLUMN pipeline.followers.reason IS 'Why it is in its state.';
+COMMENT ON COLUMN pipeline.followers.reason IS 'Why it is in this state.';
 
-COMMENT ON COLUMN pipeline.followers.remedy IS 'What to do about that.';
+COMMENT ON COLUMN pipeline.followers.remedy IS 'What a user can do about the reason.';
 
 ALTER TABLE pipeline.followers ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.followers_id_seq
@@ -2232,7 +2232,7 @@ CREATE TABLE pipeline.iceberg_namespace_properties (
     property_value character varying(1000) NOT NULL
 );
 
-COMMENT ON TABLE pipeline.iceberg_namespace_properties IS 'The namespaces of those catalogs.';
+COMMENT ON TABLE pipeline.iceberg_namespace_properties IS 'The namespaces of the catalogs in pipeline.iceberg_tables.';
 
 CREATE TABLE pipeline.iceberg_tables (
     catalog_name character varying(255) NOT NULL,
@@ -2256,7 +2256,7 @@ CREATE TABLE pipeline.identity (
     CONSTRAINT identity_only_one_check CHECK (only_one)
 );
 
-COMMENT ON TABLE pipeline.identity IS 'The id of this pipeline database: the slot that it reads carries it as a mark, in the comment of a publication.';
+COMMENT ON TABLE pipeline.identity IS 'The id of this pipeline database. The comment of a publication at the source names it, so that the slot belongs to this database.';
 
 COMMENT ON COLUMN pipeline.identity.system_identifier IS 'The cluster in which the log was last written.';
 
@@ -2264,9 +2264,9 @@ COMMENT ON COLUMN pipeline.identity.timeline IS 'The timeline of that cluster.';
 
 COMMENT ON COLUMN pipeline.identity.database_oid IS 'The oid of the database.';
 
-COMMENT ON COLUMN pipeline.identity.table_oid IS 'The oid of this table; null: nothing was written since the upgrade. Another one: the database was restored.';
+COMMENT ON COLUMN pipeline.identity.table_oid IS 'The oid of this table; null: not written since the upgrade. If the table has another oid, the database was restored.';
 
-COMMENT ON COLUMN pipeline.identity.written_by IS 'The transaction that has written this row. Another xmin: the data was restored.';
+COMMENT ON COLUMN pipeline.identity.written_by IS 'The transaction that wrote this row. If the row has another xmin, the data was restored.';
 
 CREATE TABLE pipeline.inheritance (
     id bigint NOT NULL,
@@ -2279,11 +2279,11 @@ CREATE TABLE pipeline.inheritance (
     seen_at timestamp with time zone
 );
 
-COMMENT ON TABLE pipeline.inheritance IS 'Tables that began or ceased to inherit from another one; the row of oid 0 says that a look was stored.';
+COMMENT ON TABLE pipeline.inheritance IS 'Tables that began or ceased to inherit from another one. A row of oid 0 says that the catalog was checked.';
 
-COMMENT ON COLUMN pipeline.inheritance.seen_lsn IS 'Where the source wrote after it was seen: what was done before has been sent up to here.';
+COMMENT ON COLUMN pipeline.inheritance.seen_lsn IS 'The end of the source''s WAL after the check that found it: earlier changes have been sent up to here.';
 
-COMMENT ON COLUMN pipeline.inheritance.seen_at IS 'When a look found it; null: it was so at the first look.';
+COMMENT ON COLUMN pipeline.inheritance.seen_at IS 'When a check found it; null: the first check found it.';
 
 ALTER TABLE pipeline.inheritance ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.inheritance_id_seq
@@ -2302,7 +2302,7 @@ CREATE TABLE pipeline.installed_functions (
     CONSTRAINT installed_functions_only_one_check CHECK (only_one)
 );
 
-COMMENT ON TABLE pipeline.installed_functions IS 'Of which version the SQL functions are, and the digest of their texts. No row: they are of before this table.';
+COMMENT ON TABLE pipeline.installed_functions IS 'The version of the SQL functions, and the digest of their texts. No row: they are older than this table.';
 
 CREATE TABLE pipeline.known_rows (
     source_id uuid NOT NULL,
@@ -2343,15 +2343,15 @@ CREATE TABLE pipeline.lakes (
 
 COMMENT ON TABLE pipeline.lakes IS 'Folders that a log is exported to; the id is in the manifest of each.';
 
-COMMENT ON COLUMN pipeline.lakes.released_at IS 'Since when retention no longer waits for exports to this lake; null: it does.';
+COMMENT ON COLUMN pipeline.lakes.released_at IS 'Since when retention no longer waits for exports to this lake; null: it waits for them.';
 
-COMMENT ON COLUMN pipeline.lakes.folded_upto IS 'The current states hold every change up to this seq; null: not known, so the next run looks.';
+COMMENT ON COLUMN pipeline.lakes.folded_upto IS 'The current states have every change up to this seq; null: unknown, so the next run finds out.';
 
 COMMENT ON COLUMN pipeline.lakes.links IS 'True if folders that readers list may be symbolic links, which the next export replaces by folders if it can.';
 
 COMMENT ON COLUMN pipeline.lakes.cannot_exchange IS 'Why the file system of the lake cannot exchange two folders; null: it can, or no export has tried yet.';
 
-COMMENT ON COLUMN pipeline.lakes.stays IS 'Folders that the file system did not exchange although it can, each with the reason: they keep their files.';
+COMMENT ON COLUMN pipeline.lakes.stays IS 'Folders that could not be exchanged, though the file system can do it, each with the reason. They keep their files.';
 
 CREATE TABLE pipeline.partition_changes (
     id bigint NOT NULL,
@@ -2381,19 +2381,19 @@ COMMENT ON TABLE pipeline.partition_changes IS 'Partitions that joined, left or 
 
 COMMENT ON COLUMN pipeline.partition_changes.what IS 'attached: it joined. returned: it left and joined again. detached, dropped, truncated: the log keeps its rows.';
 
-COMMENT ON COLUMN pipeline.partition_changes.seen_lsn IS 'Where the source wrote after it was seen: what was done before has been sent up to here.';
+COMMENT ON COLUMN pipeline.partition_changes.seen_lsn IS 'The end of the source''s WAL after the check that found it: earlier changes have been sent up to here.';
 
-COMMENT ON COLUMN pipeline.partition_changes.seq IS 'Of one that was truncated: the event, in events_table.';
+COMMENT ON COLUMN pipeline.partition_changes.seq IS 'For a truncated partition: the event, in events_table.';
 
-COMMENT ON COLUMN pipeline.partition_changes.backfill_id IS 'What reads or compares it; null: nothing does.';
+COMMENT ON COLUMN pipeline.partition_changes.backfill_id IS 'The backfill that reads or compares it; null: none does.';
 
-COMMENT ON COLUMN pipeline.partition_changes.reason IS 'Why nothing reads or compares one that joined.';
+COMMENT ON COLUMN pipeline.partition_changes.reason IS 'Why no backfill reads or compares a partition that joined.';
 
-COMMENT ON COLUMN pipeline.partition_changes.settled_as IS 'read or compared: by itself. kept: the log stays as it is. empty: it had no rows. whole: with all of the table.';
+COMMENT ON COLUMN pipeline.partition_changes.settled_as IS 'read, compared: the partition by itself. kept: the log stays as it is. empty: it had no rows. whole: read or compared with the complete table.';
 
-COMMENT ON COLUMN pipeline.partition_changes.settled_seq IS 'The newest seq of the table''s events when it was settled: from there on the log has what it had.';
+COMMENT ON COLUMN pipeline.partition_changes.settled_seq IS 'The newest seq of the table''s events when it was settled: from there on, the log has the rows that the partition had.';
 
-COMMENT ON COLUMN pipeline.partition_changes.in_doubt IS 'It was attached after it was made: if the log gets rows of it from before it was seen, it is compared.';
+COMMENT ON COLUMN pipeline.partition_changes.in_doubt IS 'True if the partition was attached after it was created: it is compared if the log gets rows of it that are older than the check that found it.';
 
 ALTER TABLE pipeline.partition_changes ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.partition_changes_id_seq
@@ -2413,13 +2413,13 @@ CREATE TABLE pipeline.partition_looks (
     unknown boolean NOT NULL
 );
 
-COMMENT ON TABLE pipeline.partition_looks IS 'Captured tables whose leaves are stored in partitions, and the epoch in which they were looked at first.';
+COMMENT ON TABLE pipeline.partition_looks IS 'Captured tables whose leaf partitions are in pipeline.partitions, and the epoch of the first check of the catalog.';
 
-COMMENT ON COLUMN pipeline.partition_looks.after_relation IS 'Id in relations up to which the stream''s versions of leaves have been looked at.';
+COMMENT ON COLUMN pipeline.partition_looks.after_relation IS 'The id in pipeline.relations up to which the stream''s versions of leaf partitions were checked.';
 
-COMMENT ON COLUMN pipeline.partition_looks.after_seqs IS 'By events table: a truncate of a leaf after this seq makes the log incomplete.';
+COMMENT ON COLUMN pipeline.partition_looks.after_seqs IS 'By events table: a truncate of a leaf partition after this seq makes the log incomplete.';
 
-COMMENT ON COLUMN pipeline.partition_looks.unknown IS 'Which partitions came and went before that first look is not known.';
+COMMENT ON COLUMN pipeline.partition_looks.unknown IS 'True if it is unknown which partitions joined and left before that first check.';
 
 CREATE TABLE pipeline.partitions (
     source_id uuid NOT NULL,
@@ -2432,13 +2432,13 @@ CREATE TABLE pipeline.partitions (
     seen_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
-COMMENT ON TABLE pipeline.partitions IS 'The leaves of each captured partitioned table, as the last look at the source''s catalog saw them.';
+COMMENT ON TABLE pipeline.partitions IS 'The leaf partitions of each captured partitioned table, as the last check of the source''s catalog found them.';
 
 COMMENT ON COLUMN pipeline.partitions.leaf_name IS 'Its schema and name, not quoted.';
 
-COMMENT ON COLUMN pipeline.partitions.bounds IS 'From the leaf up to the root: strategy, columns and types of the key of what it is a partition of, and the bound; null where these do not say which rows it has.';
+COMMENT ON COLUMN pipeline.partitions.bounds IS 'From the leaf up to the root: strategy, columns and types of the parent''s partition key, and the bound. Null: these do not tell which rows the leaf has.';
 
-COMMENT ON COLUMN pipeline.partitions.attached_by IS 'xmin of the rows of pg_inherits from the leaf up to the root: others say that it left and joined again; empty: not known, because the version before stored it.';
+COMMENT ON COLUMN pipeline.partitions.attached_by IS 'xmin of the rows of pg_inherits from the leaf up to the root: if they change, the leaf left and joined again. Empty: unknown, because an earlier version stored the row.';
 
 CREATE TABLE pipeline.published_forms (
     source_id uuid NOT NULL,
@@ -2448,7 +2448,7 @@ CREATE TABLE pipeline.published_forms (
     published_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
-COMMENT ON TABLE pipeline.published_forms IS 'Tables before their first change arrived, if the catalog may have changed since: dropped partitions, keys beside a full replica identity.';
+COMMENT ON TABLE pipeline.published_forms IS 'Definitions of tables before their first change arrives, because the catalog may differ by then: of partitions, and keys beside a full replica identity.';
 
 CREATE VIEW pipeline.reached_workers AS
  SELECT source_id,
@@ -2667,13 +2667,13 @@ COMMENT ON VIEW pipeline.readers IS 'The registry: every reader of an events tab
 
 COMMENT ON COLUMN pipeline.readers.events_table IS 'The events table that it reads; null: the default table, which does not exist yet.';
 
-COMMENT ON COLUMN pipeline.readers."position" IS 'It has read everything up to this seq; null: it is no reader in order.';
+COMMENT ON COLUMN pipeline.readers."position" IS 'It has read everything up to this seq; null: it does not read in order.';
 
 COMMENT ON COLUMN pipeline.readers.needs_after IS 'It needs every event with a larger seq; null: it needs none.';
 
-COMMENT ON COLUMN pipeline.readers.active IS 'Whether a client reads for it now; null: unknown.';
+COMMENT ON COLUMN pipeline.readers.active IS 'True if a client reads for it now; null: unknown.';
 
-COMMENT ON COLUMN pipeline.readers.paused IS 'Whether it is paused.';
+COMMENT ON COLUMN pipeline.readers.paused IS 'True if it is paused.';
 
 COMMENT ON COLUMN pipeline.readers.remedy IS 'What to do when it keeps retention from dropping events.';
 
@@ -2720,7 +2720,7 @@ CREATE VIEW pipeline.receivable AS
            FROM pipeline.consumer_touches o
           WHERE ((o.consumer_id = r.consumer_id) AND (o.group_id = r.group_id) AND (o.queued_seq < r.queued_seq)))))));
 
-COMMENT ON VIEW pipeline.receivable IS 'Items that may be handed out now.';
+COMMENT ON VIEW pipeline.receivable IS 'Items that can be delivered now.';
 
 CREATE TABLE pipeline.relations (
     id integer NOT NULL,
@@ -2743,17 +2743,17 @@ CREATE TABLE pipeline.relations (
     memberships bigint[]
 );
 
-COMMENT ON TABLE pipeline.relations IS 'Every form a source table has had, and from which LSN: relation_* as replicated, table_* the partition root.';
+COMMENT ON TABLE pipeline.relations IS 'The versions of each table of the source, each from an LSN on. relation_*: the replicated table or partition; table_*: its root.';
 
-COMMENT ON COLUMN pipeline.relations.columns IS 'Per column also attnum, and names: what the log calls its values, from which commit_lsn and commit_idx on.';
+COMMENT ON COLUMN pipeline.relations.columns IS 'The columns. attnum: the number of the column; names: its names in the log, each from a commit_lsn and commit_idx on.';
 
-COMMENT ON COLUMN pipeline.relations.from_idx IS 'commit_idx of the first change of that form, in the transaction at from_lsn: a transaction may alter a table.';
+COMMENT ON COLUMN pipeline.relations.from_idx IS 'commit_idx of the first change of this version, in the transaction at from_lsn: a transaction may alter a table.';
 
-COMMENT ON COLUMN pipeline.relations.fingerprint IS 'File and versions of pg_attribute rows as last read for this form: what tells a rewritten table.';
+COMMENT ON COLUMN pipeline.relations.fingerprint IS 'The file, and the versions of pg_attribute rows, as last read for this version: they tell that a table was rewritten.';
 
-COMMENT ON COLUMN pipeline.relations.unique_in_root IS 'No two rows of the partition root share a key; null when it was not asked.';
+COMMENT ON COLUMN pipeline.relations.unique_in_root IS 'True if no two rows of the partition root share a key; null: not checked.';
 
-COMMENT ON COLUMN pipeline.relations.memberships IS 'oids of what makes publications publish its updates: when all of them are new, updates in between are in no log.';
+COMMENT ON COLUMN pipeline.relations.memberships IS 'oids of the catalog rows by which publications publish its updates: if all of them are new, the log lacks updates in between.';
 
 ALTER TABLE pipeline.relations ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.relations_id_seq
@@ -2781,11 +2781,11 @@ CREATE TABLE pipeline.rewrites (
     CONSTRAINT rewrites_kind_check CHECK ((kind = ANY (ARRAY['type'::text, 'default'::text, 'values'::text, 'attributes'::text, 'renamed'::text])))
 );
 
-COMMENT ON TABLE pipeline.rewrites IS 'Tables whose values DDL changed without an event: rows not written since are in the log as they were before.';
+COMMENT ON TABLE pipeline.rewrites IS 'Tables whose values DDL changed without an event. For rows that were not written since, the log has the old values.';
 
-COMMENT ON COLUMN pipeline.rewrites.version IS 'Distinguishes it from other rewrites of these columns.';
+COMMENT ON COLUMN pipeline.rewrites.version IS 'Distinguishes the rewrite from others of these columns.';
 
-COMMENT ON COLUMN pipeline.rewrites.from_lsn IS 'commit_lsn of the first change after it, from_idx its commit_idx; null while none has come.';
+COMMENT ON COLUMN pipeline.rewrites.from_lsn IS 'commit_lsn of the first change after the rewrite, from_idx its commit_idx; null: none has arrived.';
 
 ALTER TABLE pipeline.rewrites ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.rewrites_id_seq
@@ -2805,7 +2805,7 @@ CREATE TABLE pipeline.roles (
     since timestamp with time zone DEFAULT now() NOT NULL
 );
 
-COMMENT ON TABLE pipeline.roles IS 'Which process holds each role of serve, and how it is.';
+COMMENT ON TABLE pipeline.roles IS 'The process that holds each role of serve, and its state.';
 
 CREATE TABLE pipeline.routes (
     id bigint NOT NULL,
@@ -2818,7 +2818,7 @@ CREATE TABLE pipeline.routes (
     since timestamp with time zone DEFAULT now() NOT NULL
 );
 
-COMMENT ON TABLE pipeline.routes IS 'Which routes held: for transactions of the epoch after after_lsn, until the next row. events_table: the default.';
+COMMENT ON TABLE pipeline.routes IS 'The routes for transactions of an epoch after after_lsn, until the next row. events_table: the default one.';
 
 COMMENT ON COLUMN pipeline.routes.first_seqs IS 'By events table, the seq below which older routes have decided.';
 
@@ -2838,9 +2838,9 @@ CREATE TABLE pipeline.seen_tables (
     first_seen_at timestamp with time zone
 );
 
-COMMENT ON TABLE pipeline.seen_tables IS 'Every table that the source has had in an epoch, captured or not; the row of oid 0 says that a look was stored.';
+COMMENT ON TABLE pipeline.seen_tables IS 'Tables that the source has had in an epoch, captured or not. A row of oid 0 says that the catalog was checked.';
 
-COMMENT ON COLUMN pipeline.seen_tables.first_seen_at IS 'When it was seen first; null: it existed before the slot, or before the epoch.';
+COMMENT ON COLUMN pipeline.seen_tables.first_seen_at IS 'When a check first found it; null: it existed before the slot, or before the epoch.';
 
 CREATE TABLE pipeline.segments (
     id integer NOT NULL,
@@ -2854,7 +2854,7 @@ CREATE TABLE pipeline.segments (
     CONSTRAINT segments_state_check CHECK ((state = ANY (ARRAY['free'::text, 'filling'::text, 'full'::text, 'drained'::text])))
 );
 
-COMMENT ON TABLE pipeline.segments IS 'One row per child of wal_events: free, filling, full, or drained and to be emptied.';
+COMMENT ON TABLE pipeline.segments IS 'One row per child of wal_events: free, filling, full, or drained, which is emptied later.';
 
 ALTER TABLE pipeline.segments ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.segments_id_seq
@@ -2902,19 +2902,19 @@ CREATE TABLE pipeline.sessions (
     CONSTRAINT sessions_used_for_check CHECK ((used_for = ANY (ARRAY['pages'::text, 'stream'::text])))
 );
 
-COMMENT ON TABLE pipeline.sessions IS 'Slots that clients of another system''s wire made and stream by themselves; of ended ones the newest hundred.';
+COMMENT ON TABLE pipeline.sessions IS 'Slots that clients of another system''s wire created and stream. The newest hundred of the sessions that have ended are kept.';
 
-COMMENT ON COLUMN pipeline.sessions.wire IS 'Which wire''s clients use it, a name in PIPELINE_WIRES.';
+COMMENT ON COLUMN pipeline.sessions.wire IS 'The wire whose clients use it, a name in PIPELINE_WIRES.';
 
 COMMENT ON COLUMN pipeline.sessions.state IS 'making: its slot may exist or not. ready: it can be streamed. ended: its slot is dropped, or is about to be.';
 
-COMMENT ON COLUMN pipeline.sessions.made_after IS 'An LSN that the source had written before the slot was made: a slot confirmed before it is somebody else''s.';
+COMMENT ON COLUMN pipeline.sessions.made_after IS 'An LSN that the source had written before the slot was created: a slot that is confirmed before this LSN is not this one.';
 
 COMMENT ON COLUMN pipeline.sessions."position" IS 'Everything before this LSN is acknowledged. Stored before it is confirmed to the source.';
 
 COMMENT ON COLUMN pipeline.sessions.used_at IS 'When a stream or a snapshot request last used it.';
 
-COMMENT ON COLUMN pipeline.sessions.reader IS 'The client that streams it, and through which server; null: nobody.';
+COMMENT ON COLUMN pipeline.sessions.reader IS 'The client that streams it, and through which server; null: none.';
 
 COMMENT ON COLUMN pipeline.sessions.reason IS 'Why it ended.';
 
@@ -2983,35 +2983,35 @@ CREATE TABLE pipeline.snapshot_ranges (
     CONSTRAINT snapshot_ranges_state_check CHECK ((state = ANY (ARRAY['planned'::text, 'held'::text, 'reading'::text, 'staged'::text, 'placed'::text, 'moved'::text])))
 );
 
-COMMENT ON TABLE pipeline.snapshot_ranges IS 'Parts of tables that are still to be read, or whose rows are staged and have not all become events.';
+COMMENT ON TABLE pipeline.snapshot_ranges IS 'Parts of tables that must still be read, or whose rows are staged and have not all become events.';
 
-COMMENT ON COLUMN pipeline.snapshot_ranges.file IS 'pg_relation_filenode when it was planned: another one has other blocks.';
+COMMENT ON COLUMN pipeline.snapshot_ranges.file IS 'pg_relation_filenode when the range was planned: another file has other blocks.';
 
-COMMENT ON COLUMN pipeline.snapshot_ranges.keys IS 'Only rows with these keys, a JSON array of arrays of texts; null: blocks.';
+COMMENT ON COLUMN pipeline.snapshot_ranges.keys IS 'Only rows with these keys, a JSON array of arrays of texts; null: a range of blocks.';
 
-COMMENT ON COLUMN pipeline.snapshot_ranges.state IS 'held: not to be read now. staged: its rows are durable. placed: its marker has come, which is its place.';
+COMMENT ON COLUMN pipeline.snapshot_ranges.state IS 'held: not read now. staged: its rows are durable. placed: its marker has arrived, which gives it its place in the log.';
 
-COMMENT ON COLUMN pipeline.snapshot_ranges.token IS 'Of the marker, a logical message of the transaction that reads it.';
+COMMENT ON COLUMN pipeline.snapshot_ranges.token IS 'Identifies the marker, a logical message of the transaction that reads the range.';
 
-COMMENT ON COLUMN pipeline.snapshot_ranges.snapshot IS 'What was visible to the transaction that read it.';
+COMMENT ON COLUMN pipeline.snapshot_ranges.snapshot IS 'The snapshot of the transaction that read the range.';
 
-COMMENT ON COLUMN pipeline.snapshot_ranges.since_seqs IS 'By events table: what was not visible to snapshot, and commits before the marker, comes after this seq.';
+COMMENT ON COLUMN pipeline.snapshot_ranges.since_seqs IS 'By events table: transactions that are not visible in snapshot, and commit before the marker, come after this seq.';
 
-COMMENT ON COLUMN pipeline.snapshot_ranges.marker_xid IS 'Of the transaction that reads it: whether it has committed.';
+COMMENT ON COLUMN pipeline.snapshot_ranges.marker_xid IS 'The transaction that reads the range; the server asks the source if it has committed.';
 
-COMMENT ON COLUMN pipeline.snapshot_ranges.version IS 'The table as it was when it was read, with its fingerprint.';
+COMMENT ON COLUMN pipeline.snapshot_ranges.version IS 'The version of the table when the range was read, with its fingerprint.';
 
-COMMENT ON COLUMN pipeline.snapshot_ranges.by_key IS 'Whether its rows have keys that identify them.';
+COMMENT ON COLUMN pipeline.snapshot_ranges.by_key IS 'True if keys identify its rows.';
 
-COMMENT ON COLUMN pipeline.snapshot_ranges.seen_lsn IS 'The marker had committed before it: a worker that has staged up to here must have placed it.';
+COMMENT ON COLUMN pipeline.snapshot_ranges.seen_lsn IS 'The marker committed before this LSN: a worker that has staged up to here must have placed the range.';
 
-COMMENT ON COLUMN pipeline.snapshot_ranges.left_out IS 'Of a range of keys: those that the log had something newer of.';
+COMMENT ON COLUMN pipeline.snapshot_ranges.left_out IS 'For a range of keys: the keys for which the log had a newer event.';
 
-COMMENT ON COLUMN pipeline.snapshot_ranges.compares IS 'Nothing is read: the table is compared with the log, and ranges of keys that may differ are planned.';
+COMMENT ON COLUMN pipeline.snapshot_ranges.compares IS 'True if no rows are read: the table is compared with the log, and ranges of keys that may differ are planned.';
 
-COMMENT ON COLUMN pipeline.snapshot_ranges.differences IS 'Of its rows only those become events that the log does not have so: metadata of those events, told_seqs of the backfill, and void_epoch and void_lsn of its table; null: all rows do.';
+COMMENT ON COLUMN pipeline.snapshot_ranges.differences IS 'Set if only rows that differ from the log become events: metadata of those events, told_seqs of the backfill, and void_epoch and void_lsn of its table. Null: all rows become events.';
 
-COMMENT ON COLUMN pipeline.snapshot_ranges.departed IS 'Where rows have left the keys of this range by an update that is in the log up to these seqs, by events table.';
+COMMENT ON COLUMN pipeline.snapshot_ranges.departed IS 'Where rows have gone that left the keys of this range by updates; these are in the log up to these seqs, by events table.';
 
 ALTER TABLE pipeline.snapshot_ranges ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.snapshot_ranges_id_seq
@@ -3048,35 +3048,35 @@ CREATE TABLE pipeline.snapshot_tables (
     keeps_partitions boolean DEFAULT false NOT NULL
 );
 
-COMMENT ON TABLE pipeline.snapshot_tables IS 'Every table that is or was captured, and from which seq on the log has it whole.';
+COMMENT ON TABLE pipeline.snapshot_tables IS 'Every table that is or was captured, and the seq from which on the log has it completely.';
 
-COMMENT ON COLUMN pipeline.snapshot_tables.joined IS 'Id in captured_tables of when it last joined; null where that is not recorded.';
+COMMENT ON COLUMN pipeline.snapshot_tables.joined IS 'The id in captured_tables of when it last joined; null: unknown.';
 
-COMMENT ON COLUMN pipeline.snapshot_tables.keyed IS 'Whether updates and deletes are captured.';
+COMMENT ON COLUMN pipeline.snapshot_tables.keyed IS 'True if updates and deletes are captured.';
 
-COMMENT ON COLUMN pipeline.snapshot_tables.backfill_id IS 'The backfill that reads it whole.';
+COMMENT ON COLUMN pipeline.snapshot_tables.backfill_id IS 'The backfill that reads the complete table.';
 
 COMMENT ON COLUMN pipeline.snapshot_tables.reason IS 'Why it is not read.';
 
 COMMENT ON COLUMN pipeline.snapshot_tables.since_seqs IS 'By events table: after this seq its changes are in the log without a gap.';
 
-COMMENT ON COLUMN pipeline.snapshot_tables.complete_seq IS 'From here on, folding the log gives the whole table; null: not yet.';
+COMMENT ON COLUMN pipeline.snapshot_tables.complete_seq IS 'From this seq on, folding the log gives the complete table; null: not yet.';
 
-COMMENT ON COLUMN pipeline.snapshot_tables.told_seqs IS 'By events table: after this seq the log has all rows that the table ever had, but for what happened in gaps; null: it never had all.';
+COMMENT ON COLUMN pipeline.snapshot_tables.told_seqs IS 'By events table: after this seq the log has all rows that the table ever had, except changes in gaps. Null: it never had all of them.';
 
-COMMENT ON COLUMN pipeline.snapshot_tables.reread IS 'Kind of the backfill that is to be started once none of the table is under way.';
+COMMENT ON COLUMN pipeline.snapshot_tables.reread IS 'The kind of the backfill that starts once no other backfill of the table runs.';
 
-COMMENT ON COLUMN pipeline.snapshot_tables.settled_lsn IS 'Rows that this epoch has no event of were at this LSN of the source as the epochs before have them; null: not known.';
+COMMENT ON COLUMN pipeline.snapshot_tables.settled_lsn IS 'At this LSN of the source, rows without an event in this epoch were as the earlier epochs have them; null: unknown.';
 
-COMMENT ON COLUMN pipeline.snapshot_tables.since_lsn IS 'Where the source wrote when it joined, or got this key: a truncate before it does not make it whole.';
+COMMENT ON COLUMN pipeline.snapshot_tables.since_lsn IS 'The end of the source''s WAL when the table joined, or got this key: an earlier truncate does not make the log complete.';
 
-COMMENT ON COLUMN pipeline.snapshot_tables.key IS 'Numbers of the columns by which its rows are known, of each kind of partition; null: not known.';
+COMMENT ON COLUMN pipeline.snapshot_tables.key IS 'Numbers of the columns that identify its rows, for each kind of partition; null: unknown.';
 
-COMMENT ON COLUMN pipeline.snapshot_tables.members IS 'Memberships of it in publications of its updates: another says that some were not captured; null: not known.';
+COMMENT ON COLUMN pipeline.snapshot_tables.members IS 'The catalog rows by which publications publish its updates: if they change, some updates were not captured. Null: unknown.';
 
-COMMENT ON COLUMN pipeline.snapshot_tables.void_lsn IS 'Up to here, in void_epoch, events know its rows by another key, or by none; null: none does.';
+COMMENT ON COLUMN pipeline.snapshot_tables.void_lsn IS 'Up to this LSN, in void_epoch, events identify its rows by another key, or by none; null: no event does.';
 
-COMMENT ON COLUMN pipeline.snapshot_tables.keeps_partitions IS 'Whether rows of partitions that leave stay in the log, and nothing warns of it.';
+COMMENT ON COLUMN pipeline.snapshot_tables.keeps_partitions IS 'True if rows of partitions that leave stay in the log, without a warning.';
 
 CREATE VIEW pipeline.snapshots AS
  SELECT t.source_id,
@@ -3154,7 +3154,7 @@ CREATE VIEW pipeline.snapshots AS
         END)))
   WHERE t.captured;
 
-COMMENT ON VIEW pipeline.snapshots IS 'Every captured table, and from which seq on folding the log gives the whole of it: from complete_seq on.';
+COMMENT ON VIEW pipeline.snapshots IS 'Every captured table. From complete_seq on, folding the log gives the complete table.';
 
 COMMENT ON COLUMN pipeline.snapshots.state IS 'complete, waiting (for older transactions), reading, paused, failed, cancelled, or not read.';
 
@@ -3164,9 +3164,9 @@ COMMENT ON COLUMN pipeline.snapshots.rows IS 'Rows that became events: all with 
 
 COMMENT ON COLUMN pipeline.snapshots.first_seq IS 'Seq of the first of those events; null: there is none.';
 
-COMMENT ON COLUMN pipeline.snapshots.complete_seq IS 'From this seq on, folding the log gives the whole table; null: not yet, or no longer, because a partition joined or left.';
+COMMENT ON COLUMN pipeline.snapshots.complete_seq IS 'From this seq on, folding the log gives the complete table; null: not yet, or no longer, because a partition joined or left.';
 
-COMMENT ON COLUMN pipeline.snapshots.kind IS 'Of the backfill: initial, asked, or differences, which appends only what differs from the log.';
+COMMENT ON COLUMN pipeline.snapshots.kind IS 'The kind of the backfill: initial, asked, or differences, which appends only what differs from the log.';
 
 CREATE TABLE pipeline.source_stops (
     source_id uuid NOT NULL,
@@ -3182,9 +3182,9 @@ CREATE TABLE pipeline.source_stops (
     skipped_at timestamp with time zone
 );
 
-COMMENT ON TABLE pipeline.source_stops IS 'Transactions that the source could not send. It stops there while the position is not beyond commit_lsn.';
+COMMENT ON TABLE pipeline.source_stops IS 'Transactions that the source could not send. The server stops there until the position is beyond commit_lsn.';
 
-COMMENT ON COLUMN pipeline.source_stops.changes IS 'How many of its changes had come before the one that did not.';
+COMMENT ON COLUMN pipeline.source_stops.changes IS 'The number of its changes that arrived before the one that did not.';
 
 COMMENT ON COLUMN pipeline.source_stops.requested_at IS 'When a user asked to skip it.';
 
@@ -3205,23 +3205,23 @@ CREATE TABLE pipeline.sources (
     rereads_epoch integer
 );
 
-COMMENT ON TABLE pipeline.sources IS 'One row per database we replicate from.';
+COMMENT ON TABLE pipeline.sources IS 'The databases from which the server replicates.';
 
-COMMENT ON COLUMN pipeline.sources.publications IS 'Publications we made: name -> pg_publication.oid.';
+COMMENT ON COLUMN pipeline.sources.publications IS 'The publications that the server created: name -> pg_publication.oid.';
 
-COMMENT ON COLUMN pipeline.sources.options IS 'START_REPLICATION options: commit_idx is stable only while they stay.';
+COMMENT ON COLUMN pipeline.sources.options IS 'START_REPLICATION options: commit_idx is stable only while they do not change.';
 
-COMMENT ON COLUMN pipeline.sources.timeline IS 'Timeline of the source when we last connected; null until then.';
+COMMENT ON COLUMN pipeline.sources.timeline IS 'The timeline of the source at the last connection; null: there was none.';
 
 COMMENT ON COLUMN pipeline.sources.published IS 'The content of the publications in use at the last check: a change that narrows it is a gap.';
 
-COMMENT ON COLUMN pipeline.sources.unmatched IS 'Why nothing can be captured: PIPELINE_TABLES matches none of the tables that there are. Null: it matches some.';
+COMMENT ON COLUMN pipeline.sources.unmatched IS 'Why nothing can be captured: PIPELINE_TABLES matches no existing table. Null: it matches some.';
 
-COMMENT ON COLUMN pipeline.sources.reads_tables IS 'Whether tables that join are read. False: not those that the next look finds; then it is true.';
+COMMENT ON COLUMN pipeline.sources.reads_tables IS 'True if tables that join are read. False: those that the next check finds are not read; then it becomes true.';
 
-COMMENT ON COLUMN pipeline.sources.reads_from IS 'Tables that joined after it are read, also by that next look.';
+COMMENT ON COLUMN pipeline.sources.reads_from IS 'Tables that joined after this time are read, even if that next check finds them.';
 
-COMMENT ON COLUMN pipeline.sources.rereads_epoch IS 'The tables that are captured when this epoch begins are compared with the log; null: they are, or need not be.';
+COMMENT ON COLUMN pipeline.sources.rereads_epoch IS 'The epoch at whose beginning the captured tables must be compared with the log; null: done, or not needed.';
 
 CREATE TABLE pipeline.verifications (
     id bigint NOT NULL,
@@ -3240,13 +3240,13 @@ CREATE TABLE pipeline.verifications (
     CONSTRAINT verifications_asked_by_check CHECK ((asked_by = ANY (ARRAY['command'::text, 'schedule'::text])))
 );
 
-COMMENT ON TABLE pipeline.verifications IS 'Comparisons of the log''s content with the source: the newest ones.';
+COMMENT ON TABLE pipeline.verifications IS 'The newest comparisons of the log''s content with the source.';
 
-COMMENT ON COLUMN pipeline.verifications.share IS 'Of each table only so many of its rows were compared; 1: all.';
+COMMENT ON COLUMN pipeline.verifications.share IS 'The share of each table''s rows that was compared; 1: all.';
 
 COMMENT ON COLUMN pipeline.verifications.differing IS 'Rows that differ between the source and the log.';
 
-COMMENT ON COLUMN pipeline.verifications.unknown IS 'Rows of which the log cannot say everything.';
+COMMENT ON COLUMN pipeline.verifications.unknown IS 'Rows that could not be compared completely, because the log lacks values of them.';
 
 COMMENT ON COLUMN pipeline.verifications.verified_through IS 'Everything that committed before this LSN of the source was compared; null: nothing was.';
 
@@ -3269,9 +3269,9 @@ CREATE TABLE pipeline.wal_written (
     spilled_bytes bigint
 );
 
-COMMENT ON TABLE pipeline.wal_written IS 'How far the source had written, and when by its own clock; the older, the farther apart.';
+COMMENT ON TABLE pipeline.wal_written IS 'How far the source had written its WAL, and when by its clock. Older rows are farther apart.';
 
-COMMENT ON COLUMN pipeline.wal_written.written_at IS 'The last moment at which nothing beyond lsn was written.';
+COMMENT ON COLUMN pipeline.wal_written.written_at IS 'The last moment at which nothing beyond lsn was written yet.';
 
 COMMENT ON COLUMN pipeline.wal_written.spilled_bytes IS 'Bytes that decoding for the slot had spilled to the disk of the source by then.';
 
@@ -3290,7 +3290,7 @@ CREATE TABLE pipeline.walstream_sessions (
     highest_seq bigint
 );
 
-COMMENT ON TABLE pipeline.walstream_sessions IS 'Sessions of walstream''s clients, and holds: each that has ended keeps the position of the consumer for 60 s.';
+COMMENT ON TABLE pipeline.walstream_sessions IS 'Sessions of walstream''s clients, and holds: a session that has ended holds the position of the consumer for 60 s.';
 
 COMMENT ON COLUMN pipeline.walstream_sessions.claim IS 'reader_session of consumer walstream when it began.';
 
@@ -3298,15 +3298,15 @@ COMMENT ON COLUMN pipeline.walstream_sessions.sent_seq IS 'The last event that i
 
 COMMENT ON COLUMN pipeline.walstream_sessions.unacknowledged IS 'Events that it was sent and has not acknowledged, some seconds ago.';
 
-COMMENT ON COLUMN pipeline.walstream_sessions.ended_at IS 'When it ended, and became a hold; null: it is there.';
+COMMENT ON COLUMN pipeline.walstream_sessions.ended_at IS 'When it ended, and became a hold; null: its client is connected.';
 
-COMMENT ON COLUMN pipeline.walstream_sessions.acknowledged_seq IS 'It needs nothing up to this seq; null: an older version began it.';
+COMMENT ON COLUMN pipeline.walstream_sessions.acknowledged_seq IS 'The session needs nothing up to this seq; null: an older version began it.';
 
-COMMENT ON COLUMN pipeline.walstream_sessions.hold_seconds IS 'The time in which the wire is served that remains of the hold; null: not counted yet.';
+COMMENT ON COLUMN pipeline.walstream_sessions.hold_seconds IS 'The remaining seconds of the hold, in which the wire is served; null: not counted yet.';
 
 COMMENT ON COLUMN pipeline.walstream_sessions.counted_at IS 'When hold_seconds was stored last.';
 
-COMMENT ON COLUMN pipeline.walstream_sessions.highest_seq IS 'The highest acknowledged_seq of any session or hold that was there since the hold began.';
+COMMENT ON COLUMN pipeline.walstream_sessions.highest_seq IS 'The highest acknowledged_seq of any session or hold since this hold began.';
 
 ALTER TABLE pipeline.walstream_sessions ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.walstream_sessions_id_seq
@@ -3333,7 +3333,7 @@ CREATE TABLE pipeline.wire_counters (
     count bigint NOT NULL
 );
 
-COMMENT ON TABLE pipeline.wire_counters IS 'What has happened on the wires of other systems'' clients, in all.';
+COMMENT ON TABLE pipeline.wire_counters IS 'Counters of what has happened on the wires of other systems'' clients.';
 
 CREATE TABLE pipeline.worker_load (
     source_id uuid NOT NULL,
@@ -3348,7 +3348,7 @@ WITH (fillfactor='50');
 
 COMMENT ON TABLE pipeline.worker_load IS 'Reasons for which the worker waited in the last seconds; written only while rows wait to be staged or moved.';
 
-COMMENT ON COLUMN pipeline.worker_load.moved_lsn IS 'Everything before it was in the events tables at some moment.';
+COMMENT ON COLUMN pipeline.worker_load.moved_lsn IS 'Everything before this LSN was in the events tables at some moment.';
 
 COMMENT ON COLUMN pipeline.worker_load.starved IS 'Share of the time in which it waited for the source.';
 
@@ -3391,7 +3391,7 @@ COMMENT ON COLUMN public.wal_events.ordinal IS 'Counts rows in the order of (com
 
 COMMENT ON COLUMN public.wal_events.previous_pk IS 'record_pk before an update that changed the key; null if it is the same.';
 
-COMMENT ON COLUMN public.wal_events.metadata IS 'Marks of the event, as JSON; null for what the source has sent.';
+COMMENT ON COLUMN public.wal_events.metadata IS 'Marks of the event, as JSON; null for a change that the source has sent.';
 
 ALTER TABLE ONLY public.sequin_events ALTER COLUMN seq SET DEFAULT nextval('public.sequin_events_seq_seq'::regclass);
 
@@ -3658,7 +3658,7 @@ CREATE INDEX exports_unlisted_idx ON pipeline.exports USING btree (lake_id, id) 
 
 CREATE UNIQUE INDEX followers_password_idx ON pipeline.followers USING btree (upper(regexp_replace(name, '[^A-Za-z0-9]'::text, '_'::text, 'g'::text)));
 
-COMMENT ON INDEX pipeline.followers_password_idx IS 'No two have one password variable.';
+COMMENT ON INDEX pipeline.followers_password_idx IS 'No two followers may have the same password variable.';
 
 CREATE INDEX inheritance_child ON pipeline.inheritance USING btree (source_id, child_oid, parent_oid);
 

@@ -19,17 +19,18 @@ alter table pipeline.export_runs drop constraint export_runs_state_check,
 """
 _COMMENTS = """
 comment on table pipeline.backfills is
-    'Every reading of the rows of a table: when the table joined, or when a user asked.';
+    'Readings of the rows of a table: because it joined a publication, or because a user requested it.';
 comment on table pipeline.catchup_parts is
-    'A backlog that several workers stage at once: transactions whose commit records begin in [from_lsn, until_lsn).'
-    ' Worker 0 does everything else.';
+    'Parts of a backlog, for several workers: commit records begin in [from_lsn, until_lsn). Worker 0 stages'
+    ' everything before them; without rows here, everything.';
 comment on table pipeline.consumer_touches is
-    'Changes and items that the shuffler could not settle, since the open transaction of a client holds an item.';
+    'Changes and items that wait because an open transaction of a client has locked an item. The shuffler checks'
+    ' them again until it ends.';
 comment on table pipeline.export_replaced is
-    'Files that a newer one has replaced: they stay for a while for queries that still read them.';
+    'Files that newer ones have replaced. They stay for a while, because a reader may still read them.';
 comment on table pipeline.published_forms is
-    'Tables before their first change arrived, if the catalog may have changed since: dropped partitions, keys beside a'
-    ' full replica identity.';
+    'Definitions of tables before their first change arrives, because the catalog may differ by then: of partitions,'
+    ' and keys beside a full replica identity.';
 """
 
 
