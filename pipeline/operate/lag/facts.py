@@ -175,14 +175,13 @@ def read_source(
             values["sender"] = anchor.active_pid if anchor else None
             with source.cursor(row_factory=dict_row) as cursor:  # read after the slots, so that no slot is beyond it
                 row = cursor.execute(statement("operate.lag", "lag_source"), values).fetchone() or {}
+            version = connections.server_version(source)
         except psycopg.OperationalError as error:
             raise connections.unavailable(config.source, "source", error) from error
     restart, confirmed = (anchor.restart_lsn, anchor.confirmed_lsn) if anchor else (None, None)
     at = AtSource(**row, restart=restart, confirmed=confirmed, sender=values["sender"])
     ours = slot_lag.measure_lags(found, config.slot, at.written)
-    return SourceReading(
-        at, holder[0] if holder else None, ours, missing, marked, clients, narrowed, connections.server_version(source)
-    )
+    return SourceReading(at, holder[0] if holder else None, ours, missing, marked, clients, narrowed, version)
 
 
 def sessions(connection: Connection, source_id: uuid.UUID) -> dict[str, RoleSession]:
