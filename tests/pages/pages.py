@@ -26,7 +26,6 @@ MOST_LEFT_OUT = 12
 NOT_REWRITTEN = frozenset(
     f"docs/how-to/{name}.md"
     for name in (
-        "followers-and-ddl",
         "from-pg-delta-stream",
         "from-sequin",
         "from-walakka",
