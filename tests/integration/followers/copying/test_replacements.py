@@ -44,7 +44,7 @@ ENDED = """
 PHASES = {
     "before it is read": (TableReplacements, "_staged"),
     "once it was read": (StagedRows, "replace"),
-    "before the log is applied": (TableReplacements, "_place"),
+    "before the log is applied": (TableReplacements, "_catch_up"),
 }
 
 
