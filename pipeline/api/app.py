@@ -12,7 +12,7 @@ import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableSet, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -194,9 +194,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        listening.cancel()
-        with suppress(asyncio.CancelledError):
-            await listening
+        while not listening.done():  # psycopg may lose a cancellation that arrives while it connects
+            listening.cancel()
+            await asyncio.wait([listening], timeout=1)
         await app.state.close()
         await app.state.database.close()
 
