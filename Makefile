@@ -12,6 +12,10 @@ SECONDS ?= 300
 # How many of them `make test` runs side by side: two more than there are processors, since tests also wait. 0 for one
 # after the other, with --pdb for instance.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(2 + (os.cpu_count() or 1))')
+# The tests of `make check`: they read text for seconds, and `make test` leaves them out.
+CHECKED := $(addprefix tests/unit/,test_docs.py test_language.py test_rooms.py)
+# How pytest is told to run what `make test` runs.
+ORDINARY := -m "not long" $(addprefix --ignore=,$(CHECKED))
 # What `make test-one` runs: a file, a folder, a file::test, or a word that is in the names of tests.
 T ?=
 # More arguments for a target's program: make test ARGS="-k encoding -x"
@@ -60,11 +64,11 @@ test-one: $(VENV)/.dev ## One test, or some: T=tests/unit/wal/test_lsn.py, or T=
 
 test-tools: $(VENV)/.dev .browser $(VENV)/spark-classes.jsa $(VENV)/.duckdb-iceberg $(VENV)/.moto
 
-test: test-tools ## All tests but the long ones
-	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+test: test-tools ## All tests but the long ones, and those that `make check` runs
+	@$(BIN)/python -m pytest $(ORDINARY) --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
-test-time: test-tools ## All tests but the long ones, and what each costs: processor time, what was started
-	@$(BIN)/python -m pytest -m "not long" -p tests.fixtures.cost.plugin --dist loadgroup --no-loadscope-reorder \
+test-time: test-tools ## What each test of `make test` costs: processor time, what was started
+	@$(BIN)/python -m pytest $(ORDINARY) -p tests.fixtures.cost.plugin --dist loadgroup --no-loadscope-reorder \
 	  --tx '$(JOBS)*popen//python=$(BIN)/python tests/fixtures/cost/subreaper.py' $(ARGS)
 
 long: $(VENV)/.dev $(VENV)/.duckdb-iceberg $(VENV)/.moto ## The tests that wait or repeat
@@ -75,7 +79,7 @@ check: $(VENV)/.dev ## Format, lint, types, layers, docs, plain English
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest --quiet tests/unit/test_docs.py tests/unit/test_language.py tests/unit/test_rooms.py
+	@$(BIN)/python -m pytest --quiet $(CHECKED)
 
 fix: $(VENV)/.dev ## Format, and repair what ruff can repair
 	@$(BIN)/ruff check --fix .
