@@ -34,6 +34,7 @@ from pipeline.api.connection_places import ConnectionPlaces
 from pipeline.api.http_protocol import LimitedHttp
 from pipeline.api.long_poll import ClientGoneError
 from pipeline.api.problems import Problem
+from pipeline.api.shared_reads import SharedReads
 from pipeline.api.turns import PageTurns
 from pipeline.api.wire import ServedWires, WireResources, WireService
 from pipeline.config import certificates
@@ -63,6 +64,7 @@ class ApplicationParts:
     """
 
     resources: WireResources
+    reads: SharedReads
     routers: Sequence[APIRouter]
     wires: ServedWires
     services: Sequence[WireService]
@@ -84,7 +86,7 @@ def create(parts: ApplicationParts) -> FastAPI:
     app.state.events_tables, app.state.page_turns = config.events_tables, PageTurns(events.PAGES_AT_ONCE)
     app.state.database, app.state.wakeups = resources.database, resources.wakeups
     app.state.wires, app.state.source_silence = parts.wires, SilenceProbe(config.source, "source")
-    app.state.close = parts.close
+    app.state.reads, app.state.close = parts.reads, parts.close
     app.add_middleware(RequestGuard, config=config, wires=parts.wires)
     if config.http_origins:  # around the guard: a browser asks before it sends the token, and reads refusals too
         app.add_middleware(

@@ -31,6 +31,8 @@ from pipeline.api.models import (
 from pipeline.api.parameters import refuse_unknown
 from pipeline.api.patterns import NAME
 from pipeline.api.problems import changed_letters, documented
+from pipeline.api.shared_reads import TheReads
+from pipeline.consumers.status import find_consumers
 from pipeline.postgres.pool import Pool, rows
 from pipeline.postgres.queries import statement
 
@@ -65,9 +67,9 @@ async def create(body: NewConsumer, database: TheDatabase, request: Request, res
 
 
 @router.get("", response_model=Consumers, summary="List consumers")
-async def everyone(database: TheDatabase) -> dict[str, Any]:
-    """List all consumers with their status, ordered by name."""
-    return {"data": await database.rows(statement("consumers", "consumer_status"), {"name": None})}
+async def everyone(reads: TheReads) -> Response:
+    """List all consumers with their status, ordered by name. May be 2 s old."""
+    return await reads.answer_list("consumers", Consumers, find_consumers)
 
 
 @router.get("/{name}", response_model=Consumer, summary="Show a consumer", responses=_NOT_FOUND)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
@@ -15,9 +15,9 @@ from pipeline.api.logged_actions import LOGGED
 from pipeline.api.models import DeadLetterIds, Settled
 from pipeline.api.parameters import refuse_unknown
 from pipeline.api.problems import changed_letters, documented
+from pipeline.api.shared_reads import TheReads
 from pipeline.log import dead_letters
 from pipeline.postgres.connections import Connection
-from pipeline.terminal.json_values import as_json
 
 router = APIRouter(
     prefix="/v1/dead-letters", tags=["dead letters"], responses=documented(422), dependencies=[Depends(refuse_unknown)]
@@ -55,12 +55,14 @@ class LogDeadLetters(BaseModel):
 
 @router.get("", response_model=LogDeadLetters, summary="List dead letters of the log")
 async def everyone(
-    request: Request,
+    reads: TheReads,
     state: Annotated[_State | None, Query(description="only those in this state")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> Any:
-    """List changes that could not be written, in the order of the log."""
-    return await in_session(request, lambda pipeline: {"data": as_json(dead_letters.find(pipeline, state, limit))})
+) -> Response:
+    """List changes that could not be written, in the order of the log. May be 2 s old."""
+    return await reads.answer_list(
+        f"dead letters {state} {limit}", LogDeadLetters, lambda pipeline: dead_letters.find(pipeline, state, limit)
+    )
 
 
 @router.post(

@@ -37,6 +37,7 @@ class Status(BaseModel):
     last_seq: int | None
     events_per_second: float | None
     changes_per_second: float | None
+    server: str = Field(description="name of this server; `roles` has the names of the servers that run them")
     version: str = Field(description="of this server")
     source_version: str | None = Field(description="of the source's Postgres")
     pipeline_version: str | None = Field(description="of the pipeline database's Postgres")
@@ -75,8 +76,8 @@ class Routing(BaseModel):
     history: list[dict[str, Any]] = Field(description="all routes, the newest first")
 
 
-def router(config: Config, reads: SharedReads, shared: SharedStatus) -> APIRouter:
-    """Return the routes. `shared`: the status, which `/metrics` shares. Each answer may be 2 s old."""
+def router(config: Config, server: str, reads: SharedReads, shared: SharedStatus) -> APIRouter:
+    """Return the routes. `server`: this server's name. `shared`: the status, which `/metrics` shares."""
     found = APIRouter(prefix="/v1", tags=["status"], responses=documented(422), dependencies=[Depends(refuse_unknown)])
 
     def add(path: str, summary: str, model: type[BaseModel], read: Callable[[CheckConnections], Any]) -> None:
@@ -87,7 +88,7 @@ def router(config: Config, reads: SharedReads, shared: SharedStatus) -> APIRoute
 
         found.get(path, response_model=model, summary=summary, description=model.__doc__)(respond)
 
-    add("/status", "Status", Status, lambda opened: shared.read(opened).to_json())
+    add("/status", "Status", Status, lambda opened: shared.read(opened).to_json() | {"server": server})
     add("/lag", "Lag of the last hour", LagHour, partial(_lag, config))
     add("/tables", "List tables", Tables, partial(_tables, config, shared))
     add("/slots", "List replication slots", Slots, partial(_slots, config))

@@ -217,7 +217,13 @@ def log_addresses(config: Config, chosen: Collection[str]) -> None:
     tls = config.http_certificate is not None
     if "api" in chosen:
         scheme = "https" if tls else "http"
-        logger.info("HTTP at %s://%s:%d", scheme, host, config.http_port, extra={"action": "serve.http"})
+        logger.info(
+            "HTTP at %s://%s:%d, with the console at /console/",
+            scheme,
+            host,
+            config.http_port,
+            extra={"action": "serve.http"},
+        )
     if "grpc" in chosen:
         how = "gRPC with TLS" if tls else "gRPC"
         logger.info("%s at %s:%s", how, host, config.grpc_port, extra={"action": "serve.grpc"})

@@ -48,7 +48,7 @@ def parts(config: Config, server: str) -> ApplicationParts:
     routers = (
         console.router,
         operate.router(config, server, reads, shared),
-        status_endpoints.router(config, reads, shared),
+        status_endpoints.router(config, server, reads, shared),
         dead_letter_endpoints.router,
         exports.router(config, reads),
         consumers.router,
@@ -62,7 +62,7 @@ def parts(config: Config, server: str) -> ApplicationParts:
         reads.close()
         await cursors.close()
 
-    return ApplicationParts(resources, routers, wires, [wire.serve(resources) for wire in wires.wires], close)
+    return ApplicationParts(resources, reads, routers, wires, [wire.serve(resources) for wire in wires.wires], close)
 
 
 def serve_grpc(config: Config, server: str, stop: StopSignal) -> None:

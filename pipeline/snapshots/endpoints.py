@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -14,6 +14,7 @@ from pipeline.api.logged_actions import LOGGED
 from pipeline.api.parameters import refuse_unknown
 from pipeline.api.patterns import NO_ZERO_BYTE
 from pipeline.api.problems import documented
+from pipeline.api.shared_reads import TheReads
 from pipeline.config.settings import Config
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -143,10 +144,15 @@ async def start(body: NewBackfill, request: Request, response: Response) -> Back
 
 @router.get("", response_model=Backfills, summary="List backfills")
 async def newest(
-    request: Request, limit: Annotated[int, Query(ge=1, le=1000, description="the highest number of backfills")] = 100
-) -> dict[str, Any]:
-    """List the newest backfills first, including those that the server started for tables that joined."""
-    return await _asked(request, lambda config, pipeline: {"data": status.list_backfills(config, pipeline, limit)})
+    request: Request,
+    reads: TheReads,
+    limit: Annotated[int, Query(ge=1, le=1000, description="the highest number of backfills")] = 100,
+) -> Response:
+    """List the newest first, with those that the server started for tables that joined. May be 2 s old."""
+    config = _config(request)
+    return await reads.answer_list(
+        f"backfills {limit}", Backfills, lambda pipeline: status.list_backfills(config, pipeline, limit)
+    )
 
 
 @router.get("/{id}", response_model=Backfill, summary="Show a backfill", responses=_NUMBERED)

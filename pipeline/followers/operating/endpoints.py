@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from pipeline.api.database import in_session
@@ -13,6 +13,7 @@ from pipeline.api.logged_actions import LOGGED
 from pipeline.api.parameters import refuse_unknown
 from pipeline.api.patterns import NAME, NO_ZERO_BYTE
 from pipeline.api.problems import documented
+from pipeline.api.shared_reads import TheReads
 from pipeline.followers.operating import resync, status
 from pipeline.postgres.connections import Connection
 from pipeline.terminal.json_values import as_json
@@ -92,9 +93,9 @@ class Followers(BaseModel):
 
 
 @router.get("", response_model=Followers, summary="List followers")
-async def everyone(request: Request) -> Any:
-    """Return all followers, ordered by name, with their states and lags."""
-    return await in_session(request, lambda pipeline: {"data": as_json(status.list_followers(pipeline))})
+async def everyone(reads: TheReads) -> Response:
+    """Return all followers, ordered by name, with their states and lags. May be 2 s old."""
+    return await reads.answer_list("followers", Followers, status.list_followers)
 
 
 @router.get("/{name}", response_model=Follower, summary="Show a follower", responses=documented(404))

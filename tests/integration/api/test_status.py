@@ -90,6 +90,18 @@ def test_all_who_ask_share_one_reading_of_the_status(
     assert found["source_version"] and found["source_version"] == found["pipeline_version"]
 
 
+def test_lists_are_shared_until_a_client_changes_something(
+    served: Api, log: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_reads, "SHARED_SECONDS", 3600)
+    assert served.get("/v1/consumers").json() == {"data": []}
+    log.execute("select pipeline.create_consumer('unseen')")
+    assert served.get("/v1/consumers").json() == {"data": []}
+    assert served.post("/v1/consumers", name="made").status_code == 201
+    found = served.get("/v1/consumers").json()["data"]
+    assert found == [served.get(f"/v1/consumers/{name}").json() for name in ("made", "unseen")]
+
+
 def test_connections_close_when_no_client_asks(
     served: Api, log: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

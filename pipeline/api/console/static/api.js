@@ -14,6 +14,9 @@ export function session() {
   }
 }
 
+/** True if this browser may change something: its token allows that, or the server needs none. */
+export const mayChange = () => session()?.may_change ?? true;
+
 /** Get a session for this token, and keep it. */
 export async function logIn(token) {
   localStorage.setItem(KEPT, JSON.stringify(await call("console/session", { method: "POST", body: { token } })));
@@ -52,8 +55,11 @@ export async function call(path, { method = "GET", body, wait = 0, signal } = {}
   throw new Refused(sentence, answer.status);
 }
 
-/** Return a path with these parameters, without the empty ones. */
+/** Return what to say of a request that failed. */
+export const explain = (error) => (error.status ? error.message : "the server does not answer.");
+
+/** Return a path with these parameters, without the empty ones. A key may be the empty text. */
 export function withQuery(path, parameters) {
-  const given = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const given = Object.entries(parameters).filter(([name, value]) => (value ?? "") !== "" || (name === "key" && value === ""));
   return given.length ? `${path}?${new URLSearchParams(given)}` : path;
 }

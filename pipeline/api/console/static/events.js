@@ -1,24 +1,26 @@
 // The screen Events: the newest first, one event, and the history of one row.
-import { call, withQuery } from "./api.js";
-import { el } from "./dom.js";
+import { call, explain, withQuery } from "./api.js";
+import { el, quiet } from "./dom.js";
 import { copying, facts, panel, table } from "./parts.js";
-import { count, cut, plain, time } from "./text.js";
+import { count, cut, json, plain, time } from "./text.js";
 
 const NEWEST = String(Number.MAX_SAFE_INTEGER);
 const [PAGE, IN_LIST, IN_EVENT, WAIT_SECONDS] = [50, 60, 4000, 20];
-const ACTIONS = ["insert", "update", "delete", "read", "truncate"];
+const HAS_ROW = ["insert", "update", "delete", "read"];
+const ACTIONS = [...HAS_ROW, "truncate", "message"];
 
 const query = (parameters) => ({ tables: parameters.table, actions: parameters.action, key: parameters.key, events_table: parameters.log });
 const link = (parameters) => withQuery("#/events", parameters);
+const below = (seq) => (/^\d+$/.test(seq) ? (BigInt(seq) + 1n).toString() : seq);
 const name = (event) => `${event.source_table_schema}.${event.source_table_name}`;
 
 export const events = {
   title: "Events",
-  reads: () => ["status", "tables"],
-  load: (parameters, signal) =>
+  reads: ["status", "tables"],
+  load: async (parameters, signal) =>
     call(
       parameters.seq
-        ? withQuery("events", { before: (BigInt(parameters.seq) + 1n).toString(), limit: 1, events_table: parameters.log })
+        ? withQuery("events", { before: below(parameters.seq), limit: 1, events_table: parameters.log })
         : withQuery("events", { ...query(parameters), before: parameters.before ?? NEWEST, limit: PAGE }),
       { signal },
     ),
@@ -34,8 +36,7 @@ export const events = {
 
 function list(parameters, tables, status, found, live) {
   const logs = status.events_tables.map((each) => each.name);
-  const rows = found.data.map((event) => row(parameters, event));
-  const next = plain(found.first_seq);
+  const isKnown = found && !(found instanceof Error);
   return [
     panel(
       null,
@@ -50,12 +51,21 @@ function list(parameters, tables, status, found, live) {
         events.isLive(parameters) && el("button", { type: "button", id: "live", "aria-pressed": String(!live.paused), onclick: live.toggle }, live.paused ? "Live: paused" : "Live: on"),
       ),
     ),
-    panel(
-      parameters.key === undefined ? null : `History of the row ${parameters.key}`,
-      table(["seq", "committed", "table", "action", "key", "changed values, or the row"], rows, nothing(parameters, found)),
-      next !== "0" && el("p", {}, el("a", { href: link({ ...parameters, before: next }) }, found.data.length ? "Older events" : `Look further, below seq ${count(found.first_seq)}`)),
-      parameters.before && el("p", {}, el("a", { href: link({ ...parameters, before: undefined }) }, "Newest events")),
-    ),
+    panel(heading(parameters), isKnown ? pageOf(parameters, found) : quiet(found ? explain(found) : "Loading…")),
+  ];
+}
+
+function heading({ table: of, key }) {
+  if (key === undefined) return null;
+  return key === "" ? `Events of ${of} with an empty key` : `History of the row ${cut(key, IN_LIST)}`;
+}
+
+function pageOf(parameters, found) {
+  const next = plain(found.first_seq);
+  return [
+    table(["seq", "committed", "table", "action", "key", "changed values, or the row"], found.data.map((event) => row(parameters, event)), nothing(parameters, found)),
+    next !== "0" && el("p", {}, el("a", { href: link({ ...parameters, before: next }) }, found.data.length ? "Older events" : `Look further, below seq ${count(found.first_seq)}`)),
+    parameters.before && el("p", {}, el("a", { href: link({ ...parameters, before: undefined }) }, "Newest events")),
   ];
 }
 
@@ -84,7 +94,7 @@ function row(parameters, event) {
     time(event.committed_at),
     name(event),
     event.action,
-    event.record_pk === "" ? "–" : el("a", { href: history, title: "History of this row" }, cut(event.record_pk, IN_LIST)),
+    HAS_ROW.includes(event.action) ? el("a", { href: history, title: "History of this row" }, cut(event.record_pk, IN_LIST) || "(empty)") : "–",
     el("code", {}, summary(event)),
   ];
 }
@@ -97,8 +107,9 @@ function summary(event) {
 }
 
 function one(parameters, found) {
-  const event = found.data[0];
   const back = el("p", {}, el("a", { href: link({ log: parameters.log }) }, "All events"));
+  if (!found || found instanceof Error) return [back, panel(null, quiet(found ? explain(found) : "Loading…"))];
+  const event = found.data[0];
   if (!event || plain(event.seq) !== parameters.seq) return [back, panel(null, el("p", {}, `The log has no event with seq ${parameters.seq}: retention has dropped it, or it does not exist.`))];
   const { record, changes, ...rest } = event;
   const columns = [...new Set([...Object.keys(record ?? {}), ...Object.keys(changes ?? {})])];
@@ -107,7 +118,7 @@ function one(parameters, found) {
     back,
     panel(
       `Event ${count(event.seq)}: ${event.action} of ${name(event)}`,
-      el("p", {}, copying(JSON.stringify(event, null, 2), "Copy as JSON"), " ", el("a", { href: link({ table: name(event), key: event.record_pk, log: parameters.log }) }, "History of this row")),
+      el("p", {}, copying(() => json(event, 2), "Copy as JSON"), " ", HAS_ROW.includes(event.action) && el("a", { href: link({ table: name(event), key: event.record_pk, log: parameters.log }) }, "History of this row")),
       table(changes ? ["column", "before", "now"] : ["column", "value"], columns.map((column) => [column, ...(changes ? [before(column)] : []), value(record?.[column])]), "The event has no row."),
     ),
     panel("About this event", facts(Object.entries(rest).map(([key, found]) => [key, key.endsWith("_at") ? time(found) : value(found)]))),

@@ -1,40 +1,44 @@
 // Shows the screen that the address names, and asks for its values every 2 s while the page is visible.
-import { call, logIn, logOut, session } from "./api.js";
-import { el, patch } from "./dom.js";
+import { call, explain, logIn, logOut, session } from "./api.js";
+import { afterActions } from "./dialog.js";
+import { el, patch, quiet, show } from "./dom.js";
 import { events } from "./events.js";
 import { overview, verdict } from "./overview.js";
-import { panel, state } from "./parts.js";
+import { panel, sentence, state } from "./parts.js";
+import { consumers, followers } from "./readers.js";
 import { lists } from "./screens.js";
 import { lasted } from "./text.js";
 
-const SCREENS = { overview, events, ...lists };
-const EVERY_MS = 2000;
+const SCREENS = { overview, events, tables: lists.tables, consumers, followers, ...lists };
+const [EVERY_MS, LATE_MS] = [2000, 6000];
 const content = document.getElementById("content");
 
-/** What is shown: the address, the answers by path, and when they were last read. */
+/** What is shown: the address, the answers by path, and when the status was last read. */
 let page = begin();
 
 function begin() {
   const [name, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const id = name in SCREENS ? name : "overview";
   const parameters = Object.fromEntries(new URLSearchParams(query));
-  return { id, refusal: null, screen: SCREENS[id], parameters, answers: {}, loaded: undefined, at: 0, error: null, paused: false, leave: new AbortController() };
+  const begun = { id, screen: SCREENS[id], parameters, answers: {}, loaded: undefined, at: 0, turn: 0, troubles: [], error: null, refusal: null };
+  return { ...begun, paused: false, chosen: new Set(), leave: new AbortController() };
 }
 
 function draw() {
-  const { screen, answers, error } = page;
+  const { screen, answers, error, at } = page;
   const status = answers.status;
   const [word, kind] = status ? verdict(status) : ["", "quiet"];
-  const age = page.at ? (Date.now() - page.at) / 1000 : 0;
-  const late = error && page.at ? ` (${lasted(age)} ago)` : "";
-  patch(document.getElementById("verdict"), [state(word + late, error ? "warn" : kind)]);
-  patch(document.getElementById("about"), status?.database ? [document.createTextNode(`source ${status.database}, slot ${status.slot}`)] : []);
-  document.title = `${error ? "No answer" : word || "…"} – WAL Pipeline`;
-  const links = Object.entries(SCREENS).map(([id, each]) => el("a", { href: `#/${id}`, "aria-current": id === page.id ? "page" : null }, each.title));
-  patch(document.getElementById("screens"), links);
-  patch(document.getElementById("leave"), session() ? [el("button", { type: "button", onclick: leaveNow }, "Log out")] : []);
-  const shown = error?.status === 401 ? [login()] : [away(error, age), body()];
+  const isOld = at > 0 && (error || Date.now() - at > LATE_MS);
+  const age = lasted((Date.now() - at) / 1000);
+  show("verdict", state(isOld ? `${word} (${age} ago)` : word, isOld ? "warn" : kind));
+  show("about", status?.database && el("span", {}, `source ${status.database}, slot ${status.slot}`));
+  document.title = `${error || isOld ? "No answer" : word || "…"} – WAL Pipeline`;
+  show("screens", ...Object.entries(SCREENS).map(([id, each]) => el("a", { href: `#/${id}`, "aria-current": id === page.id && "page" }, each.title)));
+  show("leave", session() && el("button", { type: "button", onclick: leaveNow }, "Log out"));
+  const hadFocus = content.contains(document.activeElement);
+  const shown = error?.status === 401 ? [login()] : [el("div", {}, away(error, isOld && age)), body()];
   patch(content, [el("h1", {}, screen.title), ...shown.flat(Infinity)]);
+  if (hadFocus && document.activeElement === document.body) content.focus({ preventScroll: true });
 }
 
 function leaveNow() {
@@ -50,7 +54,7 @@ function login() {
       await logIn(new FormData(event.currentTarget).get("token"));
       open();
     } catch (error) {
-      page.refusal = error.status ? error.message : "the server does not answer.";
+      page.refusal = explain(error);
       draw();
     }
   };
@@ -58,22 +62,29 @@ function login() {
     "section",
     { id: "login" },
     el("h2", {}, "Log in"),
-    el("p", {}, "Type PIPELINE_API_TOKEN, or PIPELINE_READ_TOKEN to look only. The session lasts 12 hours."),
+    quiet("Type PIPELINE_API_TOKEN, or PIPELINE_READ_TOKEN to look only. The session lasts 12 hours."),
     el("form", { class: "filters", onsubmit: send }, el("label", {}, "Token", el("input", { name: "token", id: "token", type: "password", required: true, autocomplete: "current-password" })), el("button", {}, "Log in")),
     page.refusal && el("p", { role: "alert" }, state("Not logged in", "bad"), `: ${page.refusal}`),
   );
 }
 
+/** Return what the page lacks: all new values, or those of a part. `age`: of the last values, if they are old. */
 function away(error, age) {
-  if (!error) return null;
-  const shown = page.at ? `The values below are ${lasted(age)} old. ` : "";
-  return el("section", { class: "notice bad", role: "alert" }, el("p", {}, el("strong", {}, "No new values: "), error.message), el("p", {}, `${shown}The page tries again every 2 seconds.`));
+  const found = error ? [explain(error)] : age ? ["the server has not answered yet."] : page.troubles;
+  if (!found.length) return null;
+  const shown = page.at && (error || age) ? `The values below are ${age} old. ` : "";
+  return el(
+    "section",
+    { class: "notice bad", role: "alert" },
+    found.map((each) => el("p", {}, el("strong", {}, "No new values: "), sentence(each))),
+    el("p", {}, `${shown}The page tries again every 2 seconds.`),
+  );
 }
 
 function body() {
   const { screen, parameters, answers, loaded } = page;
-  if (!page.at) return page.error ? null : panel(null, el("p", { class: "quiet" }, "Loading…"));
-  return [screen.show(parameters, answers, loaded, { paused: page.paused, toggle })].flat(Infinity).filter(Boolean);
+  if (screen.reads.some((path) => !(path in answers) && path !== screen.mayLack)) return page.error || page.troubles.length ? null : panel(null, quiet("Loading…"));
+  return [screen.show(parameters, answers, loaded, { paused: page.paused, toggle, chosen: page.chosen, choose })].flat(Infinity).filter(Boolean);
 }
 
 function toggle() {
@@ -81,19 +92,27 @@ function toggle() {
   draw();
 }
 
-async function read(now) {
+/** Mark a row as chosen, or no longer. */
+function choose(key, isChosen) {
+  page.chosen[isChosen ? "add" : "delete"](key);
+  draw();
+}
+
+/** Read what the screen shows. `again`: also what seldom changes. */
+async function read(now, again) {
   const { screen, parameters, leave } = now;
-  const paths = screen.reads(parameters);
-  try {
-    const isNew = screen.load && (!screen.isLive || !now.at);
-    const [loaded, ...found] = await Promise.all([isNew ? screen.load(parameters, leave.signal) : now.loaded, ...paths.map((path) => call(path, { signal: leave.signal }))]);
-    paths.forEach((path, at) => (now.answers[path] = found[at]));
-    if (isNew) now.loaded = loaded;
-    now.at = Date.now();
-    now.error = null;
-  } catch (error) {
-    now.error = error.status ? error : new Error("the server does not answer.");
-  }
+  const turn = (now.turn += 1);
+  const isNew = screen.load && (again || !now.loaded || now.loaded instanceof Error || screen.isOld?.(now));
+  const asked = screen.reads.map((path) => call(path, { signal: leave.signal }));
+  if (isNew) asked.push(screen.load(parameters, leave.signal));
+  const found = await Promise.allSettled(asked);
+  if (turn !== now.turn) return;
+  if (isNew) now.loaded = ((each) => each.value ?? each.reason)(found.pop());
+  const failed = found.filter((each) => each.reason).map((each) => each.reason);
+  screen.reads.forEach((path, at) => found[at].reason || (now.answers[path] = found[at].value));
+  now.error = found[0].reason ?? failed.find((error) => error.status === 401) ?? null;
+  now.troubles = [...new Set(failed.map(explain))];
+  if (!found[0].reason) now.at = Date.now();
 }
 
 /** Resolve after this time, and not before the page is visible. */
@@ -117,7 +136,7 @@ async function follow(now) {
   const { screen, parameters, leave } = now;
   while (now === page) {
     await rest(EVERY_MS);
-    if (now !== page || now.paused || !now.at || now.error) continue;
+    if (now !== page || now.paused || !now.at || now.error || now.loaded instanceof Error) continue;
     try {
       await screen.follow(parameters, now.loaded, leave.signal);
       if (now.paused) continue;
@@ -132,13 +151,22 @@ async function follow(now) {
 function open() {
   page.leave.abort();
   page = begin();
+  show("done");
+  patch(content, []); // so that forms of another address begin anew
   draw();
   poll(page);
   if (page.screen.isLive?.(page.parameters)) follow(page);
 }
 
+afterActions(async () => {
+  const now = page;
+  now.chosen.clear();
+  await read(now, true);
+  if (now === page) draw();
+});
 addEventListener("hashchange", () => {
   open();
   content.focus();
 });
+setInterval(() => page.at && !document.hidden && Date.now() - page.at > LATE_MS && draw(), 1000);
 open();

@@ -1,6 +1,6 @@
 // The screen Overview: does it work, how late is it, and why?
 import { chart } from "./chart.js";
-import { el } from "./dom.js";
+import { el, quiet } from "./dom.js";
 import { panel, remedy, sentence, state } from "./parts.js";
 import { count, lasted, many, size } from "./text.js";
 
@@ -15,9 +15,9 @@ export function verdict(now) {
 
 export const overview = {
   title: "Overview",
-  reads: () => ["status", "lag"],
+  reads: ["status", "lag"],
   show: (_parameters, { status, lag }) => [
-    status.reasons.length ? status.reasons.map((reason) => notice("bad", "Stopped", reason)) : limits(status),
+    el("div", {}, standby(status), status.reasons.map((reason) => notice("bad", "Stopped", reason)), limits(status)),
     panel("The way of a change", stages(status)),
     panel("Needs a look", look(status)),
     el(
@@ -32,8 +32,15 @@ export const overview = {
 const notice = (kind, title, text, cure) =>
   el("section", { class: `notice ${kind}` }, el("p", {}, el("strong", {}, `${title}: `), sentence(text)), remedy(cure));
 
-function limits({ lag, last_seq: newest }) {
-  if (newest === null) return notice("quiet", "The log is empty", "change a row of the source: its event appears on the screen Events");
+/** Say which server replicates, if it is another one. */
+function standby({ roles, server }) {
+  const leader = roles.find((each) => each.role === "replication" && each.held)?.server;
+  return leader && leader !== server && notice("quiet", "Another server replicates", `${leader} leads. This page comes from ${server}, and everything works here, too.`);
+}
+
+function limits({ lag, last_seq: newest, reasons }) {
+  if (reasons.length) return lag?.limited_by.remedy && notice("bad", `Limited by ${lag.limited_by.part}`, lag.limited_by.text, lag.limited_by.remedy);
+  if (!newest) return notice("quiet", "The log is empty", "change a row of the source, for example in `pipeline psql source`");
   if (!lag) return null;
   if (lag.limited_by.part === "nothing") return notice("good", "On time", lag.limited_by.text);
   return [lag.limited_by, ...lag.also].map((each, at) => notice("warn", at ? `Also by ${each.part}` : `Limited by ${each.part}`, each.text, each.remedy));
@@ -41,7 +48,7 @@ function limits({ lag, last_seq: newest }) {
 
 function stages(now) {
   const found = now.lag?.stages ?? [];
-  if (!found.length) return el("p", { class: "quiet" }, "The source does not answer, so the stages are not known.");
+  if (!found.length) return quiet("The source does not answer, so the stages are not known.");
   const source = el("li", { class: "good" }, el("b", {}, "Source"), el("span", { class: "big" }, size(now.retained_bytes)), el("span", { class: "quiet" }, "of WAL kept for the slot"));
   return el("ol", { class: "stages" }, source, found.map(stage));
 }
@@ -83,9 +90,9 @@ function* findings(now) {
 
 function look(now) {
   const found = [...findings(now)];
-  if (!found.length) return el("p", { class: "quiet" }, "Nothing.");
+  if (!found.length) return quiet("Nothing.");
   const rows = found.slice(0, 100).map(([word, kind, text, to]) =>
     el("li", {}, state(word, kind), el("span", {}, sentence(text)), el("a", { href: to, "aria-label": `Open ${to.slice(2).split("?")[0]}: ${word}` }, "open")),
   );
-  return [el("p", { class: "quiet" }, many(found.length, "item")), el("ul", { class: "look" }, rows)];
+  return [quiet(many(found.length, "item")), el("ul", { class: "look" }, rows)];
 }

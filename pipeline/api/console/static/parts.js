@@ -1,5 +1,6 @@
 // The parts that several screens use: panels, tables, notes, commands to copy.
-import { el } from "./dom.js";
+import { mayChange } from "./api.js";
+import { el, quiet } from "./dom.js";
 import { many } from "./text.js";
 
 const MOST_ROWS = 300;
@@ -17,27 +18,43 @@ export const KINDS = {
 
 export const known = (word) => (word ? state(word, KINDS[word]) : "–");
 
-/** Return a table. `columns` are its headings; each row is a list of cells. */
-export function table(columns, rows, empty) {
-  if (!rows.length) return el("p", { class: "quiet" }, empty);
+/** Return a table. `columns` are its headings; each row is a list of cells. The first cell names the row. */
+export function table(columns, rows, empty, more = "not shown") {
+  if (!rows.length) return quiet(empty);
   const shown = rows.slice(0, MOST_ROWS);
+  const ids = new Set();
+  const line = (row) => {
+    const made = el("tr", {}, row.map((cell, at) => el("td", { "data-name": columns[at] }, cell)));
+    const id = `${columns[0]} ${made.firstChild.textContent}`.replaceAll(/\s/g, "-");
+    if (!ids.has(id)) made.id = id;
+    ids.add(id);
+    return made;
+  };
   return [
     el(
       "table",
       {},
       el("thead", {}, el("tr", {}, columns.map((each) => el("th", { scope: "col" }, each)))),
-      el("tbody", {}, shown.map((row) => el("tr", {}, row.map((cell, at) => el("td", { "data-name": columns[at] }, cell))))),
+      el("tbody", {}, shown.map(line)),
     ),
-    rows.length > shown.length && el("p", { class: "quiet" }, `${many(rows.length - shown.length, "more row")}: filter by name to see them.`),
+    rows.length > shown.length && quiet(`${many(rows.length - shown.length, "more row")}: ${more}.`),
   ];
 }
+
+/** The column of buttons and its cells, if this browser may change something. */
+export const withActions = (...columns) => (mayChange() ? [...columns, "actions"] : columns);
+export const actions = (buttons) => (mayChange() ? [el("div", { class: "buttons" }, buttons)] : []);
+
+/** Return a checkbox that chooses a row, and what stands beside it; only the latter if this browser may only read. */
+export const choosing = (key, name, chosen, choose, shown) =>
+  mayChange() ? el("span", {}, el("input", { type: "checkbox", checked: chosen.has(key), "aria-label": `Choose ${name}`, onchange: (event) => choose(key, event.currentTarget.checked) }), " ", shown) : shown;
 
 /** Return names and values, side by side. */
 export const facts = (pairs) => el("dl", {}, pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 
-/** Return a button that copies this text, also over plain HTTP. */
+/** Return a button that copies what `text` returns, also over plain HTTP. */
 export function copying(text, label = "Copy") {
-  return el("button", { type: "button", onclick: (event) => copy(text, event.currentTarget, label) }, label);
+  return el("button", { type: "button", onclick: (event) => copy(text(), event.currentTarget, label) }, label);
 }
 
 async function copy(text, button, label) {
@@ -52,11 +69,12 @@ async function copy(text, button, label) {
   setTimeout(() => (button.textContent = label), 1500);
 }
 
-/** Return a sentence; text between backticks is shown as code. */
-export function sentence(text) {
-  return String(text ?? "").split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part));
-}
+/** Return a sentence; text between backticks is shown as code, and a command can be copied. */
+export const sentence = (text) => String(text ?? "").split("`").map((part, at) => (at % 2 ? [el("code", {}, part), part.startsWith("pipeline ") && [" ", copying(() => part)]] : part));
 
 export const remedy = (text) => text && el("p", {}, el("strong", {}, "What to do: "), sentence(text));
 
-export const command = (text) => el("p", { class: "command" }, el("code", {}, text), " ", copying(text));
+export const command = (text) => el("p", { class: "command" }, el("code", {}, text), " ", copying(() => text));
+
+/** Return commands that are no buttons, folded away. */
+export const terminal = (...texts) => el("details", {}, el("summary", {}, "Commands for a terminal"), texts.map(command));

@@ -1,12 +1,13 @@
-// The screens of lists: tables, consumers, followers, the lake, problems, the server.
-import { call } from "./api.js";
-import { el } from "./dom.js";
-import { command, facts, known, panel, remedy, sentence, state, table } from "./parts.js";
+// The screens of lists: tables, the lake, problems, the server.
+import { backfillActions, exportNow, logLetterActions, startBackfill } from "./actions.js";
+import { mayChange } from "./api.js";
+import { el, quiet } from "./dom.js";
+import { actions, choosing, command, facts, known, panel, remedy, sentence, state, table, terminal, withActions } from "./parts.js";
 import { count, cut, lasted, many, plain, size, time } from "./text.js";
 
 const tables = {
   title: "Tables",
-  reads: () => ["status", "tables", "backfills"],
+  reads: ["status", "tables", "backfills"],
   show: (parameters, { tables: found, backfills }) => {
     const wanted = (parameters.find ?? "").toLowerCase();
     const rows = found.data.filter((each) => each.table.toLowerCase().includes(wanted));
@@ -15,27 +16,30 @@ const tables = {
       panel(
         many(rows.length, "table"),
         table(
-          ["table", "captured", "rows in the log", "why"],
+          withActions("table", "captured", "rows in the log", "why"),
           rows.map((each) => [
             el("a", { href: `#/events?table=${encodeURIComponent(each.table)}` }, each.table),
             each.not_captured ? state(each.state ? "in part" : "no", "warn") : state("yes", "good"),
             each.rewritten ? state("rewritten", "warn") : known(each.state),
             [each.not_captured, each.rewritten, each.reason].filter(Boolean).map((why) => el("p", {}, sentence(why))).concat(remedy(each.remedy)),
+            ...actions(each.state && startBackfill(each.table)),
           ]),
           "No table matches.",
+          "filter by name to see them",
         ),
       ),
       panel(
         "Backfills",
         table(
-          ["backfill", "table", "state", "rows", "left", "began"],
+          withActions("backfill", "table", "state", "rows", "left", "began"),
           backfills.data.map((each) => [
             `${each.id} (${each.kind})`,
-            [each.table, each.condition && el("p", { class: "quiet" }, `rows with ${each.condition}`)],
+            [each.table, each.condition && quiet(`rows with ${each.condition}`)],
             [known(each.state), each.reason && el("p", {}, sentence(each.reason))],
             `${count(each.rows_read)} read, ${count(each.rows)} new in the log`,
             lasted(each.seconds_left),
             time(each.started_at ?? each.created_at),
+            ...actions(backfillActions(each)),
           ]),
           "No backfill was asked for.",
         ),
@@ -53,113 +57,81 @@ function finder(screen, text = "") {
   return el("form", { class: "filters", onsubmit: search }, el("label", {}, "Name contains", el("input", { name: "find", id: "find", value: text, autocomplete: "off" })), el("button", {}, "Filter"));
 }
 
-const consumers = {
-  title: "Consumers",
-  reads: () => ["status", "consumers"],
-  load: (parameters, signal) => parameters.name && call(`consumers/${encodeURIComponent(parameters.name)}/dead-letters?limit=100`, { signal }),
-  show: (parameters, { consumers: found }, letters) => [
-    panel(
-      many(found.data.length, "consumer"),
-      table(
-        ["consumer", "kind", "tables", "state", "waiting", "in flight", "dead", "oldest", "behind"],
-        found.data.map((each) => [
-          el("a", { href: `#/consumers?name=${encodeURIComponent(each.name)}` }, each.name),
-          each.kind,
-          each.tables.join(", ") || "all",
-          [known(each.state), each.reader && el("p", { class: "quiet" }, `read by ${each.reader}`)],
-          ...[each.pending, each.in_flight, each.dead].map(count),
-          lasted(each.oldest_pending_seconds),
-          many(each.lag, "event"),
-        ]),
-        "No consumer exists.",
-      ),
-      !found.data.length && command("pipeline consumers create mailer --tables public.orders"),
-    ),
-    letters && panel(`Dead letters of ${parameters.name}`, deadLetters(letters.data)),
-  ],
-};
-
-function deadLetters(found) {
-  return table(
-    ["seq", "table", "key", "action", "deliveries", "row"],
-    found.map((each) => [
-      el("a", { href: `#/events?seq=${plain(each.seq)}` }, plain(each.seq)),
-      `${each.source_table_schema}.${each.source_table_name}`,
-      cut(each.record_pk, 60),
-      each.action,
-      count(each.deliveries),
-      el("code", {}, cut(plain(each.record), 200)),
-    ]),
-    "No dead letters.",
-  );
-}
-
-const followers = {
-  title: "Followers",
-  reads: () => ["status", "followers"],
-  show: (_parameters, { followers: found }) =>
-    found.data.length ? found.data.map(follower) : panel(null, el("p", { class: "quiet" }, "No follower exists. `pipeline followers add` creates one.")),
-};
-
-function follower(each) {
-  const late = each.tables.filter((one) => one.state !== "following");
-  return panel(
-    each.name,
-    facts([
-      ["state", known(each.state)],
-      ["behind", `${lasted(each.lag_seconds)}, ${many(each.lag_seqs, "event")}`],
-      ["database", each.database],
-      ["tables", `${many(each.tables.length, "table")}, ${each.tables.length - late.length} following`],
-      ["last applied", time(each.committed_at)],
-    ]),
-    each.reason && el("p", {}, sentence(each.reason)),
-    remedy(each.remedy),
-    late.length > 0 && table(["table", "state", "why"], late.map((one) => [one.table, known(one.state), [sentence(one.reason), remedy(one.remedy)]]), ""),
-  );
-}
-
 const lake = {
   title: "Lake",
-  reads: () => ["status"],
-  show: (_parameters, { status: { exports: found } }) => {
-    if (!found) return panel(null, el("p", { class: "quiet" }, "The state of exports is not known."));
-    const run = found.last_run;
-    return [
-      found.off && panel("Exports are off", el("p", {}, sentence(found.off))),
-      found.problem && panel("The next run cannot begin", el("p", {}, sentence(found.problem))),
-      panel(
-        "Exports",
-        facts([
-          ["directory", found.directory],
-          ["schedule (cron)", el("code", {}, found.schedule)],
-          ["next run", time(found.next_run)],
-          ["last success", time(found.last_success)],
-          ["exported up to seq", count(found.exported_seq)],
-          ["behind the log", many(found.behind_seqs ?? 0, "event")],
+  reads: ["status", "exports"],
+  show: (_parameters, { status, exports: { status: found, runs, ranges } }) => [
+    panel(
+      "Exports",
+      found.off && el("p", {}, state("Off", "warn"), ": ", sentence(found.off)),
+      found.problem && el("p", {}, state("The next run cannot begin", "bad"), ": ", sentence(found.problem)),
+      facts([
+        ["directory", found.directory],
+        ["schedule (cron)", el("code", {}, found.schedule)],
+        ["next run", time((status.exports ?? found).next_run)],
+        ["last success", time(found.last_success)],
+        ["exported up to seq", count(found.exported_seq)],
+        ["behind the log", found.behind_seqs === null ? "–" : many(found.behind_seqs, "event")],
+      ]),
+      el("p", { class: "filters" }, exportNow()),
+      terminal("pipeline export run", "pipeline export compact"),
+    ),
+    panel(
+      "Runs",
+      table(
+        ["run", "state", "began", "lasted", "by", "why", "log"],
+        runs.map((each) => [each.id, known(each.state), time(each.started_at), lasted(each.seconds), `${each.trigger}, ${each.holder}`, each.reason ? sentence(each.reason) : "–", each.log ?? "–"]),
+        "No export has run.",
+      ),
+    ),
+    panel(
+      "Ranges",
+      table(
+        ["range", "state", "events", "rows", "files", "size", "began", "lasted", "why"],
+        ranges.map((each) => [
+          each.id,
+          known(each.state),
+          `seq ${count(each.after_seq + 1)} to ${count(each.upto_seq)}`,
+          count(each.rows),
+          count(each.files),
+          size(each.bytes),
+          time(each.started_at),
+          lasted(each.seconds),
+          each.reason ? sentence(each.reason) : "–",
         ]),
-        el("p", {}, "To export now:"),
-        command("pipeline export"),
+        "No range was exported.",
       ),
+    ),
+    found.without_state.length + found.hidden.length > 0 &&
       panel(
-        "Last run",
-        run
-          ? facts([["run", `${run.id}, by ${run.trigger}`], ["state", known(run.state)], ["began", time(run.started_at)], ["lasted", lasted(run.seconds)], ["why", run.reason ? sentence(run.reason) : "–"], ["log", run.log ?? "–"]])
-          : el("p", { class: "quiet" }, "No export has run."),
+        "Tables without a current state",
+        table(
+          ["table", "why"],
+          [...found.without_state.map((each) => [each, "it has no key"]), ...found.hidden.map((each) => [each.table_name, sentence(each.reason)])],
+          "",
+        ),
       ),
-      found.without_state.length > 0 && panel("Tables without a current state", el("p", {}, `They have no key: ${found.without_state.join(", ")}.`)),
-    ];
-  },
+  ],
 };
 
 const problems = {
   title: "Problems",
-  reads: () => ["status", "dead-letters"],
-  show: (_parameters, { status, "dead-letters": letters }) => [
+  reads: ["status", "dead-letters?limit=1000"],
+  show: (_parameters, { status, "dead-letters?limit=1000": letters }, _loaded, view) => [
     panel(
       "Changes that could not be written",
+      mayChange() && parkedActions(letters.data, view.chosen),
       table(
         ["id", "state", "table", "action", "key", "cause", "since"],
-        letters.data.map((each) => [each.id, known(each.state), each.table, each.action, cut(each.record_pk, 60), sentence(each.cause), time(each.parked_at)]),
+        letters.data.map((each) => [
+          each.state === "parked" ? choosing(each.id, `dead letter ${each.id}`, view.chosen, view.choose, each.id) : each.id,
+          known(each.state),
+          each.table,
+          each.action,
+          cut(each.record_pk, 60),
+          sentence(each.cause),
+          time(each.parked_at),
+        ]),
         "None.",
       ),
     ),
@@ -175,8 +147,14 @@ const problems = {
   ],
 };
 
+/** Return the buttons for the parked letters. Their ids count up, but not in the order of the log. */
+function parkedActions(letters, chosen) {
+  const ids = letters.filter((each) => each.state === "parked").map((each) => each.id);
+  return logLetterActions(ids.filter((id) => chosen.has(id)), { through: Math.max(0, ...ids), count: ids.length });
+}
+
 function comparison(found) {
-  if (!found) return [el("p", { class: "quiet" }, "The log was never compared with the source. To compare:"), command("pipeline verify --content")];
+  if (!found) return [quiet("The log was never compared with the source. To compare:"), command("pipeline verify --content")];
   return facts([
     ["finished", time(found.finished_at)],
     ["result", found.differing ? state(`${many(found.differing, "row")} differ`, "bad") : state("no difference", "good")],
@@ -188,9 +166,17 @@ function comparison(found) {
 
 const OWNERS = { ours: "this pipeline", part: "this pipeline, a part of a backlog", session: "a session", other: "another program" };
 
+const slotTable = (slots) =>
+  table(
+    ["slot", "whose", "read by", "holds back", "WAL"],
+    slots.map((each) => [each.name, OWNERS[each.whose] ?? "–", each.holder ?? (each.active_pid ? "a session" : "no session"), size(each.retained_bytes), each.wal_status === "lost" ? state("lost", "bad") : each.wal_status]),
+    "The source has no slot.",
+  );
+
 const server = {
   title: "Server",
-  reads: () => ["status", "slots", "sources", "routes"],
+  reads: ["status", "slots", "sources", "routes"],
+  mayLack: "slots",
   show: (_parameters, { status, slots, sources, routes }) => [
     panel(
       "Versions",
@@ -203,18 +189,14 @@ const server = {
     ),
     panel(
       "Slots of the source",
-      table(
-        ["slot", "whose", "read by", "holds back", "WAL"],
-        slots.data.map((each) => [each.name, OWNERS[each.whose] ?? "–", each.holder ?? (each.active_pid ? "a session" : "no session"), size(each.retained_bytes), each.wal_status === "lost" ? state("lost", "bad") : each.wal_status]),
-        "The source has no slot.",
-      ),
-      el("p", {}, "To delete a slot that no program needs:"),
-      command("pipeline slots delete NAME"),
+      slots ? slotTable(slots.data) : quiet("The source does not answer."),
+      terminal(...(slots?.data ?? []).filter((each) => each.whose === "other").map((each) => `pipeline slots delete ${each.name}`), "pipeline slots list"),
     ),
     panel("Sessions", table(["session", "value"], sessions(status), "No client has a session.")),
     panel(
       "Sources",
       table(["source", "epoch", "database", "slot", "since"], sources.data.map((each) => [each.id, each.epoch, each.database, each.slot, time(each.since)]), "No source has been replicated."),
+      terminal("pipeline sources adopt", "pipeline sources skip-transaction"),
     ),
     panel(
       "Events tables",
@@ -230,4 +212,4 @@ const sessions = ({ sessions: wires, walstream }) => [
   ...(walstream?.sessions ?? []).map((each) => [each.peer, each.connected ? "connected" : "ended"]),
 ];
 
-export const lists = { tables, consumers, followers, lake, problems, server };
+export const lists = { tables, lake, problems, server };

@@ -1,24 +1,49 @@
 // Shows numbers, sizes, durations and times as text, and JSON with all digits.
 import { el } from "./dom.js";
 
-const isExact = (value) => JSON.isRawJSON?.(value) ?? false;
+const NUMBER = /-?\d+(\.\d+)?([eE][-+]?\d+)?/g;
+const MARK = `${Math.random()} `; // no server can guess it, so no text of an answer begins with it
+const MARKED = new RegExp(`"${MARK.replace(".", "\\.")}([^"]*)"`, "g");
+
+/** A number whose digits JavaScript would change. */
+class ExactNumber {
+  constructor(text) {
+    this.text = text;
+  }
+  toJSON() {
+    return MARK + this.text;
+  }
+}
 
 /** Parse JSON. Integers beyond 2^53 keep their digits, and if `exact`, every number keeps its text, such as 1.50. */
 export function parse(text, exact) {
-  return JSON.parse(text, (_key, value, context) => {
-    const source = context?.source;
-    if (typeof value !== "number" || source === undefined || !JSON.rawJSON) return value;
-    const isRounded = Number.isInteger(value) && !Number.isSafeInteger(value);
-    return isRounded || (exact && String(value) !== source) ? JSON.rawJSON(source) : value;
-  });
+  const isKept = (number) => (exact ? String(Number(number)) !== number : /^-?\d+$/.test(number) && !Number.isSafeInteger(Number(number)));
+  let marked = "";
+  for (let at = 0; at < text.length; ) {
+    const quote = text.indexOf('"', at);
+    const from = quote < 0 ? text.length : quote;
+    marked += text.slice(at, from).replace(NUMBER, (number) => (isKept(number) ? `"${MARK}${number}"` : number));
+    at = afterString(text, from);
+    marked += text.slice(from, at);
+  }
+  return JSON.parse(marked, (_key, value) => (typeof value === "string" && value.startsWith(MARK) ? new ExactNumber(value.slice(MARK.length)) : value));
 }
 
-/** Return a value as text: a string without quotes, everything else as JSON. */
-export function plain(value) {
-  if (value === undefined) return "";
-  if (isExact(value)) return value.rawJSON;
-  return typeof value === "string" ? value : JSON.stringify(value);
+/** Return the place after the string that begins here. */
+function afterString(text, from) {
+  for (let at = text.indexOf('"', from + 1); at >= 0; at = text.indexOf('"', at + 1)) {
+    let slashes = 0;
+    while (text[at - 1 - slashes] === "\\") slashes += 1;
+    if (slashes % 2 === 0) return at + 1;
+  }
+  return text.length;
 }
+
+/** Return a value as JSON. Numbers have the digits that they had in the answer. */
+export const json = (value, indent) => JSON.stringify(value, null, indent).replace(MARKED, "$1");
+
+/** Return a value as text: a string without quotes, everything else as JSON. */
+export const plain = (value) => (value === undefined ? "" : typeof value === "string" ? value : json(value));
 
 export const cut = (text, length) => (text.length > length ? `${text.slice(0, length)}…` : text);
 
