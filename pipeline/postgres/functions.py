@@ -12,7 +12,7 @@ from importlib.resources import files
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
-VERSION = 21
+VERSION = 22
 """The version of the functions. Raise it with every change: an older server never replaces newer functions."""
 ORDER = (
     ("postgres", ("advisory_locks",)),

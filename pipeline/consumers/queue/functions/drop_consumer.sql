@@ -6,14 +6,14 @@ declare
     gone pipeline.consumers;
 begin
     select * into gone from pipeline.consumers c where c.name = drop_consumer.name;
-    if not found then
-        raise undefined_object using message = format('there is no consumer %L', drop_consumer.name),
-            hint = 'See all: select name from pipeline.consumers.';
-    end if;
     delete from pipeline.consumer_progress p where p.consumer_id in (gone.id, -gone.id, 1000000000 + gone.id);  -- see progress_id
     delete from public.consumer_records r where r.consumer_id = gone.id;
     delete from pipeline.consumer_touches t where t.consumer_id = gone.id;
     delete from pipeline.consumers c where c.id = gone.id;
+    if not found then  -- or another session has dropped it by now
+        raise undefined_object using message = format('there is no consumer %L', drop_consumer.name),
+            hint = 'See all: select name from pipeline.consumers.';
+    end if;
     delete from pipeline.walstream_sessions where gone.name = 'walstream';  -- no hold of the dropped consumer remains
     perform pipeline.wake_consumer(gone.name);
     return gone;
