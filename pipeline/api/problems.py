@@ -62,7 +62,6 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
         409: "The object's kind, state or reader does not allow this, the name is taken, or the table is being read.",
         410: "Retention has dropped the next events.",
         413: "The body is too large.",
-        415: "The Content-Type of the body is not JSON.",
         422: "A parameter, or a field of the body, is wrong or unknown.",
         503: "The pipeline database does not answer; ask again after `Retry-After` seconds.",
     }

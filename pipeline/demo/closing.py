@@ -110,6 +110,7 @@ def _invite(console: Console, server: EmbeddedServer, config: Config) -> None:
     console.print(Text.assemble("\n", ("Look at it yourself.", "bold"), invitation))
     for line in (command, server.psql_command(databases.PIPELINE)):
         console.print(f"  {line}")
+    console.print(f"\nThe server also shows the pipeline in a browser: http://127.0.0.1:{config.http_port}/console/")
     console.print("\nFirst queries\n", style="bold")
     console.print(queries.statement("demo", "to_try").strip())
     console.print(f"\nThe shop is the database source: {server.psql_command(databases.SOURCE, roles.OWNER)}")

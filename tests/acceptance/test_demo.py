@@ -81,6 +81,7 @@ def test_the_demo_ends_with_its_verdict(data_dir: Path, tmp_path: Path) -> None:
     assert "every event is in the lake, once" in output
     assert not EmbeddedServer(data_dir / "postgres").running()
     assert f"--config {data_dir / 'pipeline.toml'} serve" in output
+    assert "http://127.0.0.1:12312/console/" in output
     assert "-U postgres -d pipeline" in output
     assert "-U shop -d source" in output
     assert "superuser" not in (data_dir / "serve.log").read_text()
