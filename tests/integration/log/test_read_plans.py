@@ -10,10 +10,12 @@ import psycopg
 import pytest
 
 from pipeline.log import shapes
-from pipeline.log.page import EVERYTHING, EventFilter, EventPageRequest, values
+from pipeline.log.page import DEFAULT_LOG, EVERYTHING, SPAN, EventFilter, EventPageRequest, values
 from pipeline.log.partitions import PartitionCreator
 from pipeline.log.table import DEFAULT
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 PARTITIONS, ROWS = 20, 1500
 TABLES, KEYS = 3, 50
@@ -22,6 +24,15 @@ NEXT_EVENTS = "select * from public.sequin_events where seq > $1 order by seq li
 HISTORY = """
     select * from public.sequin_events
     where source_database_id = $1 and source_table_oid = $2 and record_pk = $3 order by seq
+"""
+RELATION = """
+    with known as (
+        insert into pipeline.sources (id, system_identifier, database_name, slot) values (%s, '1', 'shop', 's')
+        returning id
+    )
+    insert into pipeline.relations (source_id, epoch, relation_oid, relation_schema, relation_name, table_oid,
+        table_schema, table_name, replica_identity, columns, key_columns, from_lsn)
+    select id, 0, 1, 'public', 't', 1, 'public', 't', 'd', '[]', '{id}', 1 from known
 """
 FILL = """
     insert into public.sequin_events (source_database_id, commit_lsn, commit_idx, source_table_oid,
@@ -118,3 +129,37 @@ def test_a_page_for_a_client_reads_in_order_and_no_more_than_a_span(log: Connect
                 "what the page has, where it begins and may end"
             )
         assert not [node for node in ran if "Sort" in node["Node Type"] and node["Actual Rows"] > 100], (after, ran)
+
+
+def prepared(log: Connection, name: str, types: dict[str, str], asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """The nodes that ran of a statement of the log, prepared with parameters of these types."""
+    text = queries.composed(statement("log", name), events=DEFAULT_LOG).decode()
+    for place, each in enumerate(types, 1):
+        text = text.replace(f"%({each})s", f"${place}")
+    return executed(log, text, ", ".join(types.values()), *(asked[each] for each in types))
+
+
+@pytest.mark.usefixtures("plan_cache_mode")
+@pytest.mark.parametrize("tables", [[], ["public.t"], ["none.t"]])
+def test_the_newest_events_are_read_by_index(log: Connection, tables: list[str]):
+    types = {"before": "bigint", "span": "bigint", "tables": "text[]", "actions": "text[]", "rows": "int"}
+    for before in (PARTITIONS * ROWS + 1, 10 * ROWS, 20):
+        asked = {"before": before, "span": SPAN, "tables": tables, "actions": [], "rows": 50, "bytes": 1_000_000}
+        ran = prepared(log, "page_before", types | {"bytes": "bigint"}, asked)
+        assert {scan["Node Type"] for scan in scans(ran)} <= {"Index Scan", "Index Only Scan"}, (before, ran)
+        if tables != ["none.t"]:
+            assert sum(scan["Actual Rows"] * scan["Actual Loops"] for scan in scans(ran)) < 60, (before, ran)
+
+
+@pytest.mark.usefixtures("plan_cache_mode")
+def test_the_history_of_a_row_by_name_is_read_by_its_key(log: Connection):
+    log.execute(RELATION, [SOURCE])
+    types = {"before": "bigint", "table": "text", "key": "text", "actions": "text[]", "rows": "int", "bytes": "bigint"}
+    asked = {"before": 2**62, "table": "public.t", "key": "7", "actions": [], "rows": 50, "bytes": 1_000_000}
+    ran = prepared(log, "history_of_row", types, asked)
+    assert ran[0]["Actual Rows"] == 50
+    events = [scan for scan in scans(ran) if scan["Relation Name"] != "relations" and scan["Actual Rows"]]
+    assert {scan["Node Type"] for scan in events} <= {"Index Scan", "Index Only Scan"}, events
+    by_key = [scan for scan in events if "record_pk" in scan.get("Index Cond", "")]
+    assert sum(scan["Actual Rows"] * scan["Actual Loops"] for scan in by_key) >= 50
+    assert sum(scan["Actual Rows"] for scan in events if scan not in by_key) <= 1, "the newest seq"
