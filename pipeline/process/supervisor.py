@@ -37,13 +37,18 @@ class Supervisor:
         *,
         leads: Callable[[], bool],
         always: Sequence[str] = (),
+        at_once: Sequence[str] = (),
         beat: Callable[[], None] = lambda: None,
     ) -> None:
-        """Create a supervisor, which calls `beat` all the time, too."""
+        """Create a supervisor, which calls `beat` all the time, too.
+
+        `at_once`: roles that are stopped without waiting for the end of those before them.
+        """
         self._fork_server = fork_server
         self._children = [ChildProcess(role, partial(fork_server.fork, role), settings) for role in roles]
         self._leads = leads
         self._always = always
+        self._at_once = at_once
         self._beat = beat
         self._interrupts = 0
         self._stop = threading.Event()
@@ -84,6 +89,9 @@ class Supervisor:
         """Stop the children one by one, in the order of the roles: a later one processes what an earlier one left."""
         deadline = time.monotonic() + DRAIN_SECONDS
         status = 0
+        for child in self._children:
+            if child.role in self._at_once:
+                child.retire()
         for child in self._children:
             child.retire()
             until = max(deadline, time.monotonic() + _LEAST_SECONDS)

@@ -38,6 +38,8 @@ _UNFIT = ("source version", "source", "wal_level", "replication right")
 """Findings that make a source unfit, in the order in which `prepare.require_fit` asks."""
 ANYWHERE = ("api", "grpc")
 """Roles that serve clients: any number of servers may run them, standbys too."""
+_AT_ONCE = ("schedule",)
+"""Roles that are stopped first of all: an export needs time to end, and processes nothing that the others leave."""
 
 
 def serve(
@@ -71,7 +73,10 @@ def serve(
             _beating(config, only) as beat,
         ):
             settings_line = resolved.model_copy(update={"log_format": logs.chosen(config.log_format)}).to_json()
-            status = Supervisor(chosen, fork_server, settings_line, leads=leads, always=ANYWHERE, beat=beat).run()
+            supervisor = Supervisor(
+                chosen, fork_server, settings_line, leads=leads, always=ANYWHERE, at_once=_AT_ONCE, beat=beat
+            )
+            status = supervisor.run()
     announcements.announce_stop(status)
     return status
 

@@ -11,18 +11,25 @@ import queue
 import signal
 import sys
 import threading
+import time
+from contextlib import suppress
+from types import FrameType
 
 FLAG = "PIPELINE_ENDS_WITH_STDIN"
 """The variable that a parent process sets if it keeps the other end of standard input open while it lives."""
+REST_SECONDS = 3.0
+"""Seconds that the JVM may outlive SIGTERM, which it gets, too: its hooks end the Spark application."""
 _requests: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
 
 
 def end_with_parent() -> None:
-    """Let the end of standard input end this process, its JVM and all other processes of its group.
+    """Let the end of standard input, and SIGTERM, end this process, its JVM and all other processes of its group.
 
-    Does nothing if a user started the script.
+    This process ends last, so that the end of its parent ends the group at any time. Does nothing if a user started
+    the script. Call it in the main thread.
     """
     if os.environ.pop(FLAG, None):
+        signal.signal(signal.SIGTERM, _end_last)
         threading.Thread(target=_read_until_end, name="parent", daemon=True).start()
 
 
@@ -42,4 +49,13 @@ def _read_until_end() -> None:
         *lines, waiting = (waiting + read).split(b"\n")
         for line in lines:
             _requests.put(json.loads(line))
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _end_last(_signal: int, _frame: FrameType | None) -> None:
+    deadline = time.monotonic() + REST_SECONDS
+    with suppress(ChildProcessError):  # no child is left
+        while time.monotonic() < deadline:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(0.05)
     os.killpg(os.getpgrp(), signal.SIGKILL)

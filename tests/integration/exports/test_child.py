@@ -162,6 +162,60 @@ child.run(script, print, lambda: False)"""
     eventually(lambda: not alive(pid))
 
 
+SLOW = """
+import signal, sys, time
+def end(*_):
+    open(sys.argv[1], "w").close()
+    time.sleep(float(sys.argv[2]))
+    open(sys.argv[1] + ".ended", "w").close()
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+print(flush=True)
+time.sleep(600)
+"""
+PATIENT = f"""
+import subprocess, sys, time
+sys.path.insert(0, {str(Path(__file__).parents[3] / "spark")!r})
+from lake.running import parent
+parent.REST_SECONDS = 600.0
+parent.end_with_parent()
+process = subprocess.Popen([sys.executable, "-c", {SLOW!r}, TOLD, SECONDS], stdout=subprocess.PIPE)
+process.stdout.readline()
+print('{{"event": "began", "pid": %d}}' % process.pid, flush=True)
+time.sleep(600)
+"""
+"""A script whose JVM creates the file TOLD at SIGTERM, and ends SECONDS later."""
+
+
+def test_a_script_ends_with_its_jvm_if_the_server_is_killed_while_it_stops_them(tmp_path: Path) -> None:
+    log, told = tmp_path / "log", tmp_path / "told"
+    patient = f"TOLD, SECONDS = {str(told)!r}, '600'\n{PATIENT}"
+    code = f"""import pathlib, sys; from pipeline.exports import child
+child.END_SECONDS = child.REST_SECONDS = 600.0
+script = child.SparkScript([sys.executable, '-c', {patient!r}], {{}}, pathlib.Path({str(log)!r}), 600)
+events = []
+child.run(script, events.append, lambda: bool(events))"""
+    server = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[3])
+    eventually(told.exists)
+    pid = int(log.read_text().rpartition('"pid": ')[2].rstrip("}\n"))
+    assert alive(pid)
+    server.kill()
+    server.wait()
+    eventually(lambda: not alive(pid))
+
+
+def test_a_script_that_is_stopped_gives_its_jvm_time_to_end(
+    run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "END_SECONDS", 60.0)
+    events: list[ScriptEvent] = []
+    code = f"TOLD, SECONDS = {str(tmp_path / 'told')!r}, '0.5'\n{PATIENT}"
+    with pytest.raises(ExportStoppedError):
+        run(code, events=events, stopped=lambda: bool(events))
+    assert (tmp_path / "told.ended").exists()
+    assert_gone(events)
+
+
 def test_no_thread_is_left(run: Callable[..., Any]) -> None:
     run(STUBBORN)
     eventually(lambda: "export output" not in {thread.name for thread in threading.enumerate()})
