@@ -187,7 +187,7 @@ time.sleep(600)
 """A script whose JVM creates the file TOLD at SIGTERM, and ends SECONDS later."""
 
 
-def test_a_script_ends_with_its_jvm_if_the_server_is_killed_while_it_stops_them(tmp_path: Path) -> None:
+def test_a_script_ends_with_its_jvm_if_its_stopping_server_is_killed(tmp_path: Path) -> None:
     log, told = tmp_path / "log", tmp_path / "told"
     patient = f"TOLD, SECONDS = {str(told)!r}, '600'\n{PATIENT}"
     code = f"""import pathlib, sys; from pipeline.exports import child
