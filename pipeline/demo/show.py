@@ -100,7 +100,8 @@ class _Show:
             stack.callback(self._server.stop)
             self._server.wait_until_ready()
             self._console.print(
-                f"the server is ready, with two small roles at the source; its log is {short(self._server.log)}"
+                f"the server is ready, with two small roles at the source; its log is {short(self._server.log)}\n"
+                f"see it work in a browser: http://127.0.0.1:{self._server.port}/console/"
             )
             self._source = stack.enter_context(connections.connect(self._config.source, "source", name="demo"))
             self._pipeline = stack.enter_context(

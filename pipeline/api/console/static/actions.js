@@ -49,7 +49,7 @@ const held = (each) => (each.kind === "records" ? `${many(each.pending, "waiting
 
 /** Return the buttons of one consumer. */
 export const consumerActions = (each) => [
-  each.state === "paused" ? simple("Resume", "consumer", each.name, "Items are delivered to it again.") : simple("Pause", "consumer", each.name, "No more items are delivered to it. Changes are still kept for it."),
+  each.state === "paused" ? simple("Resume", "consumer", each.name, "Items are delivered to it again.") : simple("Pause", "consumer", each.name, "No items are delivered to it. Changes are kept for it."),
   button("Reset", each.name, () => ({
     title: `Reset consumer ${each.name}?`,
     text: `It forgets ${held(each)}. It starts again at another place in the log.`,
@@ -97,7 +97,7 @@ function letterActions({ path, ids, of, typed, effects, command }, chosen, all) 
   return el(
     "p",
     { class: "filters" },
-    Object.keys(effects).map((label) => [chosen.length > 0 && one(label, false, { [ids]: chosen }), all.count > 0 && one(label, true, all)]),
+    Object.keys(effects).map((label) => [el("span", {}, chosen.length > 0 && one(label, false, { [ids]: chosen })), el("span", {}, all.count > 0 && one(label, true, all))]),
   );
 }
 
@@ -163,14 +163,14 @@ export function backfillActions(each) {
 
 /** Return the buttons of one follower. */
 export function followerActions(each) {
-  const late = each.tables.filter((one) => one.state === "stopped" || one.state === "different");
+  const late = each.tables.filter((one) => ["stopped", "different"].includes(one.state));
   return el(
     "p",
     { class: "filters" },
     each.state === "paused" ? simple("Resume", "follower", each.name, "It continues at its position.") : simple("Pause", "follower", each.name, "Nothing is applied to it, and the log is kept for it."),
     button("Resync", each.name, () => ({
       title: `Resync follower ${each.name}?`,
-      text: `It has ${many(each.tables.length, "table")}. The tables that you name are copied again; until then nothing is applied to them. Readers see the old rows until the copy is placed.`,
+      text: `It has ${many(each.tables.length, "table")}. Those that you name are copied again. Until then they keep their old rows.`,
       typed: each.name,
       fields: [{ name: "tables", label: "Tables, comma separated; * matches anything", value: late.map((one) => one.table).join(", "), required: true }],
       command: ({ tables }) => cli("followers", "resync", each.name, ...words(tables)),

@@ -14,7 +14,8 @@ export function chart(title, samples, name, show) {
   const most = Math.max(...points.map((each) => each.value));
   const x = (at) => LEFT + ((at - first) / (last - first || 1)) * (WIDTH - LEFT - 4);
   const y = (value) => HEIGHT - 20 - (most ? value / most : 0) * (HEIGHT - 32);
-  const words = `Last hour: now ${show(points[points.length - 1].value)}, at most ${show(most)}.`;
+  const when = Date.now() / 1000 - last < GAP_SECONDS ? "now" : `at ${clock(last)}`;
+  const words = `Last hour: ${when} ${show(points[points.length - 1].value)}, at most ${show(most)}.`;
   return el(
     "section",
     {},

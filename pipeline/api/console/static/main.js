@@ -139,7 +139,7 @@ async function follow(now) {
     if (now !== page || now.paused || !now.at || now.error || now.loaded instanceof Error) continue;
     try {
       await screen.follow(parameters, now.loaded, leave.signal);
-      if (now.paused) continue;
+      if (now.paused || document.hidden) continue;
       now.loaded = await screen.load(parameters, leave.signal);
       if (now === page) draw();
     } catch {

@@ -17,7 +17,7 @@ export const overview = {
   title: "Overview",
   reads: ["status", "lag"],
   show: (_parameters, { status, lag }) => [
-    el("div", {}, standby(status), status.reasons.map((reason) => notice("bad", "Stopped", reason)), limits(status)),
+    el("div", {}, standby(status), limits(status)),
     panel("The way of a change", stages(status)),
     panel("Needs a look", look(status)),
     el(
@@ -39,11 +39,12 @@ function standby({ roles, server }) {
 }
 
 function limits({ lag, last_seq: newest, reasons }) {
-  if (reasons.length) return lag?.limited_by.remedy && notice("bad", `Limited by ${lag.limited_by.part}`, lag.limited_by.text, lag.limited_by.remedy);
+  const cause = lag?.limited_by;
+  if (reasons.length) return reasons.map((reason) => notice("bad", "Stopped", reason, reason === cause?.text && cause.remedy));
   if (!newest) return notice("quiet", "The log is empty", "change a row of the source, for example in `pipeline psql source`");
   if (!lag) return null;
-  if (lag.limited_by.part === "nothing") return notice("good", "On time", lag.limited_by.text);
-  return [lag.limited_by, ...lag.also].map((each, at) => notice("warn", at ? `Also by ${each.part}` : `Limited by ${each.part}`, each.text, each.remedy));
+  if (cause.part === "nothing") return notice("good", "On time", cause.text.replace("nothing: ", ""));
+  return [cause, ...lag.also].map((each, at) => notice("warn", at ? `Also by ${each.part}` : `Limited by ${each.part}`, each.text, each.remedy));
 }
 
 function stages(now) {

@@ -3,7 +3,7 @@ import { mayChange } from "./api.js";
 import { el, quiet } from "./dom.js";
 import { many } from "./text.js";
 
-const MOST_ROWS = 300;
+const [MOST_ROWS, SHORT] = [300, 24];
 
 export const panel = (title, ...children) => el("section", {}, title && el("h2", {}, title), children);
 
@@ -25,6 +25,7 @@ export function table(columns, rows, empty, more = "not shown") {
   const ids = new Set();
   const line = (row) => {
     const made = el("tr", {}, row.map((cell, at) => el("td", { "data-name": columns[at] }, cell)));
+    for (const each of made.children) each.className = each.textContent.length < SHORT ? "short" : "";
     const id = `${columns[0]} ${made.firstChild.textContent}`.replaceAll(/\s/g, "-");
     if (!ids.has(id)) made.id = id;
     ids.add(id);

@@ -17,7 +17,7 @@ export const consumers = {
     panel(
       many(answers.consumers.data.length, "consumer"),
       el("p", { class: "filters" }, newConsumer()),
-      table(withActions("consumer", "kind", "tables", "state", "waiting", "in flight", "dead", "oldest", "behind"), answers.consumers.data.map(row), "No consumer exists. A consumer gets the changes of your tables. To create one in a terminal:"),
+      table(withActions("consumer", "kind", "tables", "state", "waiting", "in flight", "dead", "oldest", "behind"), answers.consumers.data.map(row), "No consumer exists. To create one in a terminal:"),
       !answers.consumers.data.length && command("pipeline consumers create mailer --tables public.orders"),
     ),
     parameters.name && panel(`Dead letters of ${parameters.name}`, deadLetters(named({ parameters, answers }), answers.status, letters, view)),
@@ -65,12 +65,12 @@ export const followers = {
   show: (_parameters, { followers: found }) =>
     found.data.length
       ? found.data.map(follower)
-      : panel(null, quiet("No follower exists. A follower is a database that is kept equal to the source. To add one:"), command("pipeline followers add reports --dsn postgresql://reports.internal/shop")),
+      : panel(null, quiet("No follower exists. To add a database that is kept equal to the source:"), command("pipeline followers add reports --dsn postgresql://reports.internal/shop")),
 };
 
 function follower(each) {
   const late = each.tables.filter((one) => one.state !== "following");
-  return panel(
+  const made = panel(
     each.name,
     facts([
       ["state", known(each.state)],
@@ -79,10 +79,10 @@ function follower(each) {
       ["tables", `${many(each.tables.length, "table")}, ${each.tables.length - late.length} following`],
       ["last applied", time(each.committed_at)],
     ]),
-    each.reason && el("p", {}, sentence(each.reason)),
-    remedy(each.remedy),
-    late.length > 0 && table(["table", "state", "why"], late.map((one) => [one.table, known(one.state), [sentence(one.reason), remedy(one.remedy)]]), ""),
     mayChange() && followerActions(each),
+    el("div", {}, sentence(each.reason), remedy(each.remedy), late.length > 0 && table(["table", "state", "why"], late.map((one) => [one.table, known(one.state), [sentence(one.reason), remedy(one.remedy)]]))),
     terminal(`pipeline followers verify ${each.name}`, `pipeline followers release ${each.name}`, `pipeline followers remove ${each.name}`),
   );
+  made.id = `follower-${each.name}`;
+  return made;
 }

@@ -1,6 +1,6 @@
 // The screens of lists: tables, the lake, problems, the server.
 import { backfillActions, exportNow, logLetterActions, startBackfill } from "./actions.js";
-import { mayChange } from "./api.js";
+import { mayChange, withQuery } from "./api.js";
 import { el, quiet } from "./dom.js";
 import { actions, choosing, command, facts, known, panel, remedy, sentence, state, table, terminal, withActions } from "./parts.js";
 import { count, cut, lasted, many, plain, size, time } from "./text.js";
@@ -12,7 +12,7 @@ const tables = {
     const wanted = (parameters.find ?? "").toLowerCase();
     const rows = found.data.filter((each) => each.table.toLowerCase().includes(wanted));
     return [
-      panel(null, finder("tables", parameters.find)),
+      panel(null, finder(parameters.find)),
       panel(
         many(rows.length, "table"),
         table(
@@ -48,11 +48,11 @@ const tables = {
   },
 };
 
-function finder(screen, text = "") {
+function finder(text) {
   const search = (event) => {
     event.preventDefault();
     const given = new FormData(event.currentTarget).get("find");
-    location.hash = `#/${screen}${given ? `?find=${encodeURIComponent(given)}` : ""}`;
+    location.hash = withQuery("#/tables", { find: given });
   };
   return el("form", { class: "filters", onsubmit: search }, el("label", {}, "Name contains", el("input", { name: "find", id: "find", value: text, autocomplete: "off" })), el("button", {}, "Filter"));
 }
@@ -108,7 +108,6 @@ const lake = {
         table(
           ["table", "why"],
           [...found.without_state.map((each) => [each, "it has no key"]), ...found.hidden.map((each) => [each.table_name, sentence(each.reason)])],
-          "",
         ),
       ),
   ],
@@ -147,7 +146,7 @@ const problems = {
   ],
 };
 
-/** Return the buttons for the parked letters. Their ids count up, but not in the order of the log. */
+/** Return the buttons for the parked letters. */
 function parkedActions(letters, chosen) {
   const ids = letters.filter((each) => each.state === "parked").map((each) => each.id);
   return logLetterActions(ids.filter((id) => chosen.has(id)), { through: Math.max(0, ...ids), count: ids.length });
