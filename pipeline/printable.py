@@ -42,6 +42,11 @@ def say(*lines: object, file: TextIO | None = None) -> None:
         print(escaped(str(line)), file=file or sys.stdout, flush=True)
 
 
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def below(text: str) -> str:
     """Indent each line of a text such as a traceback, so that no line looks like a line of the log."""
     return "\n".join(f"    {escaped(line)}" for line in text.split("\n"))

@@ -35,7 +35,7 @@ def export_run(context: typer.Context, as_json: Json = False, no_wait: NoWait = 
             if all(each.outcome.run is None for each in made):
                 _print_event({"event": "done", "exported_upto": made[0].outcome.exported_upto, "rows": 0})
             return 0
-        with export_progress.shown() as on_event:
+        with export_progress.shown("looking for new events") as on_event:
             made = lakes.export(config, "command", on_event, stopped, wait=not no_wait)
         for each in made:
             export_progress.outcome(each.outcome, each.lake)
@@ -54,7 +54,7 @@ def export_compact(context: typer.Context, as_json: Json = False) -> int:
             if not made:
                 _print_event({"event": "done", "files_before": 0, "files_after": 0})
             return 0
-        with export_progress.shown() as on_event:
+        with export_progress.shown("looking for small files") as on_event:
             made = compaction.compact(config, on_event, stopped)
         export_progress.compacted(made)
     return 0

@@ -18,6 +18,7 @@ from pipeline.terminal import drawing
 from pipeline.terminal.bars import TextColumn
 from pipeline.terminal.drawing import EscapedConsole
 
+STARTING_SPARK = "starting Spark"
 _PLAIN_EVERY = 2.0
 _NOT_SHOWN = frozenset({"event", "reason"})
 
@@ -26,7 +27,7 @@ class ScriptProgress:
     """The progress of a run, from its events. `rows`: exported so far; `part`: the share of the seqs, 0 to 1."""
 
     def __init__(self) -> None:
-        self.doing = "starting Spark"
+        self.doing = STARTING_SPARK
         self.rows = 0
         self.part = 0.0
         self.headline = ""
@@ -71,7 +72,7 @@ class ScriptProgress:
         if "dataset" in event:
             self.headline = f"writing {event['dataset']} as of seq {event['seq']} to {event['output']}"
             return
-        self.doing = "starting Spark"
+        self.doing = STARTING_SPARK
         ranges = drawing.count(event["ranges"], "range")
         self.headline = f"exporting seq {event['after_seq'] + 1} to {event['upto_seq']} in {ranges}"
         if not event["ranges"]:
@@ -117,10 +118,11 @@ class ScriptProgress:
 
 
 @contextmanager
-def shown() -> Iterator[OnEvent]:
-    """Yield a function that takes each event and prints the progress."""
+def shown(first: str = STARTING_SPARK) -> Iterator[OnEvent]:
+    """Yield a function that takes each event and prints the progress, which begins with the line `first`."""
     console = drawing.console()
     progress = ScriptProgress()
+    progress.doing = first
     if not console.is_terminal:
         yield _plain(console, progress)
         return
@@ -163,13 +165,17 @@ def state(table: str, last: ScriptEvent) -> None:
 
 
 def _plain(console: EscapedConsole, progress: ScriptProgress) -> OnEvent:
-    due, before = 0.0, ""
+    due, before = 0.0, progress.doing
+    console.print(before)
 
     def tell(event: ScriptEvent) -> None:
         nonlocal due, before
         progress.add_event(event)
         if event["event"] == "begins":
             console.print(progress.headline)
+            if before != progress.doing:
+                before = progress.doing
+                console.print(before)
         elif event["event"] not in ("progress", "done", "failed") or time.monotonic() >= due:
             line = progress.line()
             if line != before:

@@ -10,6 +10,7 @@ from uuid import UUID
 import psycopg
 from psycopg.types.json import Jsonb
 
+from pipeline import printable
 from pipeline.capture.schema_history import introspection, rewrites
 from pipeline.capture.schema_history.versions import HistoryVersion
 from pipeline.capture.source import publication_ledger
@@ -293,10 +294,10 @@ class SnapshotCoordinator:
         if not said and backfill.rows_added < backfill.rows_read:
             said = "; the log had newer events of the other rows"
         logger.info(
-            "%s is read: %s rows, of which %s are events%s",
+            "%s is read: %s, of which %s%s",
             backfill.table,
-            backfill.rows_read,
-            backfill.rows_added,
+            printable.count(backfill.rows_read, "row"),
+            f"{backfill.rows_added:,} {'is an event' if backfill.rows_added == 1 else 'are events'}",
             said,
             extra={"action": "snapshot.complete", "table": backfill.table},
         )

@@ -11,6 +11,7 @@ import rich.text
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from pipeline.printable import count as count
 from pipeline.printable import escaped
 from pipeline.wal import lsn
 
@@ -102,11 +103,6 @@ def cell(value: object) -> str | rich.text.Text:
     if isinstance(value, datetime):
         return moment(value)
     return "-" if value is None else str(value)
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless it is 1."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def rate(number: float, noun: str = "row") -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.pages.blocks import FencedBlock, PageMark, commands, steps
 from tests.pages.output import difference
-from tests.pages.pages import NOT_REWRITTEN, ROOT
 
 PAGE = """
 <!-- given: own Postgres -->
@@ -58,8 +57,3 @@ def test_other_text_more_text_and_less_text_is_found():
     assert difference([], "anything") is None
     assert "does not print: ready" in str(difference(["ok", "ready"], "ok\n"))
     assert "prints more" in str(difference(["ok"], "ok\nready\n"))
-
-
-def test_pages_that_are_still_to_be_rewritten_exist():
-    assert [page for page in NOT_REWRITTEN if not (ROOT / page).exists()] == []
-    assert len(NOT_REWRITTEN) <= 26

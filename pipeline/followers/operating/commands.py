@@ -169,12 +169,14 @@ def followers_wait(context: typer.Context, names: Names, timeout: Timeout = None
     from pipeline.followers.operating import waiting
     from pipeline.followers.operating.render import show_waited
     from pipeline.postgres import connections
+    from pipeline.terminal import bars
 
     with (
         with_source(context) as (config, pipeline),
         connections.connect_promptly(config.source, "source", name=PROGRAM) as source,
+        bars.waiting() as on_wait,
     ):
-        found = waiting.wait(config, source, pipeline, names, timeout)
+        found = waiting.wait(config, source, pipeline, names, timeout, on_wait)
     if found.reason is not None and not as_json:
         raise FollowerError(found.reason)
     output(found, as_json, lambda: show_waited(found))

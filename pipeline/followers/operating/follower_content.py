@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.table import Table
 
 from pipeline.followers.operating.verify import FollowerVerification, VerifiedTable
+from pipeline.printable import say
 from pipeline.terminal import bars, drawing
 from pipeline.terminal.drawing import EscapedText
 from pipeline.wal import lsn
@@ -19,9 +21,12 @@ _STATES = {"equal": "equal", "differs": "differs", "refused": "not compared"}
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[str, int], None]]:
-    """Show the progress on a terminal. Standard output stays for the result."""
+    """Show the progress on a terminal, one line elsewhere. Standard output stays for the result."""
     with bars.beside_output() as bar:
-        task = bar.add_task("comparing", total=None)
+        first = "comparing, once the follower has what is committed at the source"
+        task = bar.add_task(first, total=None)
+        if bar.disable:
+            say(first, file=sys.stderr)
 
         def show(table: str, rows: int) -> None:
             bar.update(task, description=f"{table}: {drawing.count(rows, 'row')}")

@@ -98,7 +98,8 @@ def _request_copies(
         here = position.find_and_lock(follower, registration.source_id, registration.name) if begun else None
         if here is None:
             raise FollowerError(
-                f"{connecting.label(registration.name)} has not begun: once a server runs, it copies all of its tables"
+                f"{connecting.label(registration.name)} has not begun: once a server runs, it copies its tables; "
+                f"wait for that: `pipeline followers wait {registration.name}`"
             )
         copying = {oid for oid, copied in copies.find(follower, here).items() if copied is None}
         copying |= {each.oid for each in copies.requested(follower, here)}

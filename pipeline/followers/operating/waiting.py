@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pipeline.capture.source import missing_source, sources
@@ -41,14 +41,20 @@ class WaitResult:
 
 
 def wait(
-    config: Config, source: Connection, pipeline: Connection, names: Sequence[str], timeout: float | None = None
+    config: Config,
+    source: Connection,
+    pipeline: Connection,
+    names: Sequence[str],
+    timeout: float | None = None,
+    on_wait: Callable[[str], None] = lambda _: None,
 ) -> WaitResult:
     """Wait until each follower has everything, one is paused or stopped, or `timeout` seconds have passed.
 
     Each follower must also have the table names, columns and partitions that the log and the source have.
 
-    An applier reports its position about every half second. Raises UnknownFollowerError, also if a follower is removed
-    during the wait, and FollowerError if no source is known.
+    An applier reports its position about every half second. `on_wait` gets a line that says what the wait is for,
+    after each check. Raises UnknownFollowerError, also if a follower is removed during the wait, and FollowerError if
+    no source is known.
     """
     began = time.monotonic()
     stored = sources.find(pipeline, config.source_id)
@@ -72,6 +78,7 @@ def wait(
             reason = _timeout_reason(lacking, seq, timeout, waits)
         if reason is not None or is_over:
             return WaitResult(reason is None, reason, committed, seq, round(passed, 3), found)
+        on_wait(_describe_wait(lacking, seq, waits))
         time.sleep(_POLL if timeout is None else min(_POLL, max(timeout - passed, 0)))
 
 
@@ -145,3 +152,12 @@ def _timeout_reason(lacking: Sequence[FollowerStatus], seq: int | None, timeout:
     if seq is None:
         return f"after {timeout:g} s the log does not have what was committed at the source; `pipeline status` says why"
     return join_reason(f"{what} is {each.state} at seq {each.seq} of {seq}", each.reason, each.remedy)
+
+
+def _describe_wait(lacking: Sequence[FollowerStatus], seq: int | None, waits: str | None) -> str:
+    if not lacking:
+        return f"waiting: {waits}"
+    if seq is None:
+        return "waiting until the log has what is committed at the source"
+    each = lacking[0]
+    return f'waiting for follower "{each.name}": ' + (each.lacks or f"it is {each.state}")

@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from pipeline import refusals
+from pipeline import printable, refusals
 from pipeline.consumers.cursor.claims import CursorClaim
 from pipeline.consumers.cursor.feed import LogFeed
 from pipeline.consumers.cursor.leases import CursorLeases
@@ -270,10 +270,9 @@ class HoldCounter:
 def _report(ended: EndedHold) -> None:
     if ended.unacknowledged:
         logger.warning(
-            "a walstream client (%s) has not come back within %g s: %s events that it had not acknowledged may not come"
-            " again",
+            "a walstream client (%s) has not come back within %g s: %s that it had not acknowledged may not come again",
             ended.peer,
             HOLD_SECONDS,
-            f"{ended.unacknowledged:,}",
+            printable.count(ended.unacknowledged, "event"),
             extra={"action": "walstream.given_up", "unacknowledged": ended.unacknowledged},
         )

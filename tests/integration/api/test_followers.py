@@ -41,7 +41,9 @@ def test_paused_and_resumed(adding: Adding, served: Api, follower_dsn: str) -> N
     assert served.post("/v1/followers/reports/pause").json()["state"] == "paused"
     assert served.post("/v1/followers/reports/resume").json()["state"] == "waiting"
     early = served.post("/v1/followers/reports/resync", tables=["*"])
-    assert (early.status_code, "has not begun" in early.json()["title"]) == (409, True)
+    assert early.status_code == 409
+    assert "has not begun" in early.json()["title"]
+    assert early.json()["title"].endswith("; wait for that: `pipeline followers wait reports`")
     assert served.post("/v1/followers/reports/resync", tables=[]).status_code == 422
     for action in ("pause", "resume"):
         assert served.post(f"/v1/followers/missing/{action}").status_code == 404

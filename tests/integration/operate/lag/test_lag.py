@@ -73,6 +73,12 @@ def test_the_numbers_of_one_status_agree(lagging: Lagging, monkeypatch: pytest.M
     assert asked.count("source") == 8
 
 
+def test_the_versions_are_read_before_the_connection_to_the_source_closes(lagging: Lagging) -> None:
+    now = lagging.now()
+    assert now.source_version == now.pipeline_version
+    assert str(now.source_version).startswith("18")
+
+
 def test_a_worker_that_stands_still(lagging: Lagging) -> None:
     with lagging.frozen("replication"):
         limit = lagging.limited_by("worker", "has been silent for")
