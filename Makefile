@@ -25,7 +25,8 @@ BIN := $(VENV)/bin
 # Each writes a part of docs/ that a test compares with what it is made from.
 PAGES := tests.fidelity.types.page tests.fidelity.types.sequin_forms tests.fidelity.tables.page \
   tests.fidelity.follower_page tests.spark.fidelity tests.fixtures.process_diagram tests.migration.page \
-  tests.fixtures.settings_page tests.fixtures.commands_page tests.fixtures.log_actions_page tests.benchmarks.user_page
+  tests.fixtures.settings_page tests.fixtures.commands_page tests.fixtures.log_actions_page \
+  tests.fixtures.metrics_page tests.fixtures.rest_page tests.benchmarks.user_page
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 help: ## This list

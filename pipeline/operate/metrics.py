@@ -90,7 +90,7 @@ class _Snapshot(Collector):
 def _failed_schedules(found: Mapping[str, str]) -> Iterator[Metric]:
     """The schedules that failed when they last ran."""
     family = GaugeMetricFamily(
-        "pipeline_schedule_failed", "1 if the schedule failed when it last ran.", labels=["schedule"]
+        "pipeline_schedule_failed", "1 if the schedule failed when it last ran; else no value.", labels=["schedule"]
     )
     for name in found:
         family.add_metric([name], 1.0)
@@ -124,7 +124,9 @@ def _slots(found: Sequence[SlotLag]) -> Iterator[Metric]:
 
 def _parts(found: Sequence[BacklogPart]) -> Iterator[Metric]:
     """The plan of a catch-up; 0 parts when none is running."""
-    yield GaugeMetricFamily("pipeline_catchup_parts", "Parts in which a backlog is read now.", value=len(found))
+    yield GaugeMetricFamily(
+        "pipeline_catchup_parts", "Parts in which a backlog is read now; 0 if none.", value=len(found)
+    )
     for name, attribute, text in (
         ("position_lsn_bytes", "position", "The LSN up to which the part is staged."),
         ("left_bytes", "left_bytes", "Bytes of WAL of the part that are not staged yet; the last part has no end."),

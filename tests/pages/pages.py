@@ -10,7 +10,6 @@ FIRST = ("README.md", "docs/quickstart*.md")
 OTHERS = (
     "docs/reference/commands.md",
     "docs/reference/python.md",
-    "docs/reference/sql.md",
     "docs/how-it-works.md",
     "docs/events.md",
     "docs/guarantees.md",

@@ -12,7 +12,7 @@ import pytest
 from pipeline.config.settings import Config
 from tests.benchmarks import user_page
 from tests.benchmarks.parts import GROUPS, PARTS
-from tests.fixtures import commands_page, log_actions_page, process_diagram, settings_page
+from tests.fixtures import commands_page, log_actions_page, metrics_page, process_diagram, rest_page, settings_page
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("spark/*.md")])
@@ -29,6 +29,8 @@ PROGRAMS = sorted(
 LONGEST_PAGE = 250
 LONGEST_LINE = 120
 README_LINES = 80
+USER_PAGE_LINES = 6_500 + 150 + 700
+"""Lines of all pages for users without the parts that a program writes, of the console, and of failover and alerts."""
 
 
 def without_code(text: str) -> str:
@@ -108,6 +110,14 @@ def test_the_page_of_log_actions_shows_the_actions_of_the_code() -> None:
     assert log_actions_page.PART.is_current(log_actions_page.body())
 
 
+def test_the_page_of_metrics_shows_the_metrics_of_the_code() -> None:
+    assert metrics_page.PART.is_current(metrics_page.body())
+
+
+def test_the_page_of_http_shows_the_requests_of_the_api() -> None:
+    assert rest_page.PART.is_current(rest_page.body())
+
+
 def test_relative_links_lead_somewhere() -> None:
     link = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
     for path in DOCS:
@@ -131,6 +141,15 @@ def test_no_page_is_too_long_to_read() -> None:
         path for path in DOCS if path.name not in ("benchmarks.md", "commands.md", "log-actions.md", "CHANGELOG.md")
     ]
     assert [path for path in pages if len(path.read_text().splitlines()) > LONGEST_PAGE] == []
+
+
+def test_the_pages_for_users_together_are_not_too_long() -> None:
+    pages = [path for path in DOCS if "internals" not in path.parts and path.is_relative_to(ROOT / "docs")]
+    texts = [path.read_text() for path in (ROOT / "README.md", *pages)]
+    by_hand = [
+        re.sub(r"^<!-- begin: (.*) -->\n(.*\n)*?<!-- end: \1 -->\n", "", text, flags=re.MULTILINE) for text in texts
+    ]
+    assert sum(len(text.splitlines()) for text in by_hand) <= USER_PAGE_LINES, "say it once, and link to it elsewhere"
 
 
 def test_lines_of_prose_fit_a_screen() -> None:
