@@ -165,12 +165,12 @@ class CountedLetters(_Body):
         if (self.through is None) != (self.count is None):
             raise ValueError("give both through and count, or neither")
         if self.through is not None and named is not None:
-            raise ValueError("name letters, or give through and count")
+            raise ValueError("give the dead letters, or through and count, not both")
         return self
 
 
 class DeadLetterSeqs(CountedLetters):
-    """Dead letters by their seq, or all up to one; without a field: all."""
+    """The chosen dead letters: those with these seqs, all up to a seq, or all if no field is given."""
 
     seqs: Annotated[list[_SEQ], Field(min_length=1, max_length=10_000)] | None = Field(
         default=None, description="null: all dead letters"

@@ -46,7 +46,7 @@ class PageTurns:
             if mine.done() and not mine.cancelled():  # the turn came at the same moment
                 self._pass_on()
             if isinstance(error, TimeoutError):
-                raise PoolTimeout(f"no turn within {WAIT_SECONDS:g} s") from None
+                raise PoolTimeout(f"the request had to wait more than {WAIT_SECONDS:g} s for its turn") from None
             raise
 
     def _pass_on(self) -> None:

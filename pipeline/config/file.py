@@ -40,6 +40,8 @@ def _flat(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
         section = values.pop(name, {})
         if not isinstance(section, dict):
             keys = ", ".join(field.removeprefix(prefix) for field in names if field.startswith(prefix))
-            raise ConfigError(f"[{name}] in the configuration file is a section with {keys}")
+            raise ConfigError(
+                f"{name} in the configuration file must be a section: write [{name}], with keys such as {keys}"
+            )
         values |= {f"{prefix}{key}": value for key, value in section.items()}
     return values

@@ -15,7 +15,7 @@ OVER_GRPC = ("walstream",)
 
 
 def with_slots(given: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of these wires whose sessions are slots at the source."""
+    """Return those of the given wires that make a slot at the source for each session."""
     return tuple(name for name in given if name in WITH_SLOTS)
 
 

@@ -120,7 +120,7 @@ class EventPage(Generic[T]):
 
     @property
     def beyond_head(self) -> bool:
-        """True if the request began after a seq that, as far as is known here, no event of the log has or had."""
+        """True if the request began after the newest seq that this process knows of the log."""
         return self.upto > self.head
 
     @property

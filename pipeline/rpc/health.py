@@ -51,7 +51,7 @@ class HealthService:
     def handlers(self) -> grpc.GenericRpcHandler:
         """The handlers of Check and Watch.
 
-        Both are calls of many messages: grpcio would keep a call whose single message never comes.
+        Both are declared as streams, because grpcio would wait forever for the single message of another call.
         """
 
         def handler(answer: _Answer) -> grpc.RpcMethodHandler[Any, Any]:

@@ -40,7 +40,7 @@ class RolePresence:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Store states from a thread within the block, and "stopped" at its end."""
+        """Let a thread store the states while the block runs; store "stopped" when it ends."""
         thread = supervised.start_thread("presence", self._keep)
         try:
             yield

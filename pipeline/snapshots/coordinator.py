@@ -145,7 +145,7 @@ class SnapshotCoordinator:
         by_key = all(version is not None and has_key(version) for version in versions)
         if not by_key:
             logger.info(
-                "%s has no key: it is read in one transaction, which holds a snapshot at the source until then",
+                "%s has no key: it is read in one transaction, which holds a snapshot at the source until its end",
                 backfill.table,
                 extra={"action": "snapshot.keyless", "table": backfill.table},
             )

@@ -43,7 +43,7 @@ class KeyDepartures:
         self._known: dict[int, _TableDepartures] = {}
 
     def select(self, table_oid: int, version: HistoryVersion, keys: Iterable[str]) -> dict[str, Any]:
-        """Return the departures of these keys, in the form of `record_pk`, as `pipeline.snapshot_ranges.departed`."""
+        """Return the departures of rows with these values of `record_pk`, as the column `departed` stores them."""
         known = self._known.get(table_oid)
         if known is None or known.key_columns != version.key_columns:
             return {"keys": {}, "seqs": {}}

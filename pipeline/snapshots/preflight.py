@@ -39,7 +39,7 @@ def run(
     if config.snapshot == "never":
         yield CheckFinding("ok", NAME, "PIPELINE_SNAPSHOT is never: rows that tables have when they join are not read")
     elif unknown:
-        yield CheckFinding("ok", NAME, f"which tables must be read is known once {unknown}")
+        yield CheckFinding("ok", NAME, f"the tables to read are not known until {unknown}")
     elif not joining:
         yield CheckFinding("ok", NAME, "no existing rows to read")
     failed = reading_rights.failed(pipeline, stored)

@@ -29,7 +29,7 @@ class UncoveredEvent:
 def first_uncovered(
     connection: dbapi.Connection, events_table: str, chosen: ChosenTable, after: int, upto: int
 ) -> UncoveredEvent | None:
-    """Find the first uncovered event in after < seq <= upto. None is usual, and costs a read of the table's history."""
+    """Find the first uncovered event in after < seq <= upto; None, in nearly all cases, if every event is covered."""
     history = table_versions(relations(connection, chosen.schema, chosen.name))
     spans = [
         (span, number)

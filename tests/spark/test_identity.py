@@ -303,7 +303,7 @@ def test_a_lake_of_the_version_before_is_taken_over(altered: Altered, spark: Spa
     ).fetchall()
     assert {file["dataset"] for file in files} - {"messages"} < schemas.keys()
     migrations.upgrade(pipeline.dsn)
-    with pytest.raises(ExportError, match="was exported to by a version before this one; run `pipeline export run`"):
+    with pytest.raises(ExportError, match="was by an older version of the server; run `pipeline export run`"):
         past_state(pipeline, spark, "public.moved", altered.seqs[ROWS], tmp_path / "moved")
     pipeline.replicate("insert into public.moved values (90, 91, 'last')")
     fold(pipeline, spark)

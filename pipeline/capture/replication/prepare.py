@@ -159,7 +159,7 @@ def _require_same_settings(config: Config, stored: ReplicationSource) -> None:
     if stored.slot != config.slot:
         raise SourceChangedError(
             f'positions are stored for slot "{stored.slot}", not "{config.slot}": set PIPELINE_SLOT={stored.slot}; '
-            f"or {ADOPT} with the other"
+            f'or keep "{config.slot}": {ADOPT}'
         )
     used = list(publication_ledger.known_publications(stored))
     if used and config.publication not in used:

@@ -198,7 +198,7 @@ def from_stored(stored: dict[str, Any], since: tuple[int, int]) -> HistoryVersio
 def _column(stored: dict[str, Any], since: tuple[int, int]) -> PublishedColumn:
     """Return a column from its stored fields.
 
-    A table as recorded at its publishing has no names yet: nothing is known of earlier values.
+    If the stored column has no history of names, it has its present name from `since` on.
     """
     names = stored.pop("names") or [{"name": stored["name"], "lsn": since[0], "idx": since[1]}]
     return PublishedColumn(**stored, names=tuple(ColumnName(**name) for name in names))

@@ -68,7 +68,8 @@ def gap(found: HistoryGap, *, reread: bool = False) -> Iterator[str]:
     if found.bytes is None:
         yield f"{found.database} has another history now: the log will never receive more of the earlier one"
     else:
-        yield f"of the {drawing.size(found.bytes)} of WAL since then, the log will lack what the slot cannot send"
+        written = drawing.size(found.bytes)
+        yield f"the source has written {written} of WAL since then; the log will lack what the slot cannot send"
     if found.sessions:
         yield (
             f"the sessions of clients end, and their slots are deleted ({', '.join(found.sessions)}): their positions"

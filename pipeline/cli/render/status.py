@@ -25,7 +25,7 @@ from pipeline.wires.pgdeltastream import render as sessions
 from pipeline.wires.walstream import render as walstream
 
 _READER_STAGES = ("consumed", "followed")
-"""The stages of lag that many readers reach; the status names the slowest reader."""
+"""The stages that several readers reach, each in its time; the status names the slowest reader."""
 _REST = "`pipeline status --all` shows the rest"
 
 

@@ -204,8 +204,8 @@ def apply_plain(
 ) -> AppliedChunk:
     """Apply the log up to `upto` to the items of these consumers, which are claimed and have the same `applied_seq`.
 
-    Skips the consumers for which the chunk is odd: `items.apply_events` applies it for them. Call this function in the
-    transaction that has claimed the consumers. It waits for no lock: changes of locked items are deferred.
+    Skips the consumers to which one statement cannot apply the chunk: `items.apply_events` does it. Call this function
+    in the transaction that has claimed the consumers. It waits for no lock: changes of locked items are deferred.
     """
     values = {"filters": list_filters(consumers), "after": consumers[0].applied_seq, "upto": upto}
     query = compose_plain(events.as_string(connection))

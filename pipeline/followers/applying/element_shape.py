@@ -86,7 +86,7 @@ class ElementShape:
 
     @property
     def same_found(self) -> sql.Composable:
-        """SQL that is true if `t` is the row of `s` among `found`."""
+        """SQL that compares a row `t` with the row that `found` has for `s`; true if both are the same row."""
         if self.table.key:
             return self.same_key
         return sql.SQL("t.ctid = s.{} and t.tableoid = s.{}").format(self.marked("location"), self.marked("part"))

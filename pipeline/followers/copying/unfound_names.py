@@ -57,7 +57,7 @@ class UnfoundName:
         altered = [text for each in functions if (text := each.altered(theirs)) is not None]
         if not altered:
             return None
-        return f"run there, as {shown} finds {self.name} only through a search_path: `{'; '.join(altered)}`"
+        return f"run `{'; '.join(altered)}` at the follower: {shown} finds {self.name} only through a search_path"
 
 
 @dataclass(frozen=True)

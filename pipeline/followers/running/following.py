@@ -304,7 +304,7 @@ class FollowerLoop:
             self._last_report, self._delay, self._pause = None, FIRST_DELAY, FIRST_DELAY
 
     def _is_unchanged(self, registration: RegisteredFollower) -> bool:
-        """Return True if the row still has the last report: a command that removes an obstacle changes the row."""
+        """Return True if no command has changed the follower's state or reason since the last report."""
         return self._last_report is None or (registration.state, registration.reason) == (
             self._last_report.state,
             self._last_report.reason,

@@ -80,7 +80,7 @@ class PlacedRun(ShuffleRun):
 def run_of(
     connection: Connection, source: uuid.UUID, epoch: int, after: int, commit_lsn: int, changes: LastChanges
 ) -> PlacedRun:
-    """Return the run that moves the ranges with this place; everything before it must be in the log."""
+    """Return the steps that move the ranges placed at this commit; all earlier commits must be in the log."""
     written = tables.with_known(connection, [])
     upto = changes.read_last_seqs(connection, written)
     found = []

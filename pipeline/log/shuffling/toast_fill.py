@@ -100,7 +100,7 @@ class ValueFiller:
         return queries.rows(self._connection, UnfilledRow, query, piece.values)
 
     def _searched(self) -> list[EventsTable]:
-        """Return every events table that may have events of the rows; none if one of them lacks the index for it."""
+        """Return every events table that may have events of the rows; no table if one of them lacks its index."""
         found = self._connection.execute(
             statement("log.shuffling", "searched_tables"), {"source": self._source}
         ).fetchall()

@@ -132,7 +132,7 @@ class LagFacts:
     `around`: the stored samples next to each LSN; `spilled`: bytes in the last minute.
 
     `reasons`: why the roles do not run, as in `status`; `starts`: a server is running and will hold the roles.
-    `applier`: the activity of the applier of the farthest follower, if that follower is late for no other known reason.
+    `applier`: what the applier of the latest follower does, if nothing else explains why that follower is late.
     """
 
     at: AtSource

@@ -308,7 +308,7 @@ def check_standbys(pipeline: Connection) -> CheckFindings:
     """Warn if the cluster has only asynchronous standbys: a promoted one may lack events that readers have seen."""
     found = int(queries.value(pipeline, statement("operate.preflight", "asynchronous_standbys")))
     if found:
-        text = "a standby of the pipeline database may lack events that readers have seen when it is promoted"
+        text = "if a standby of the pipeline database is promoted, it may lack events that readers have seen"
         remedy = "set synchronous_standby_names there; without it readers get some changes again after a promotion"
         yield CheckFinding("warning", "standbys", f"{text}: none of them is synchronous", remedy)
 

@@ -76,8 +76,8 @@ def _require_types(source: Connection, condition: RowCondition) -> None:
     query = queries.statement("snapshots.conditions", "harmful_types")
     for kind in queries.rows(source, _Type, query, {"types": sorted(condition.types)}):
         raise ConditionRefusedError(
-            f"--where: a cast to {shown(kind.name)} is not allowed: only types of Postgres itself for values are;"
-            " compare with a string, which takes the column's type"
+            f"--where: a cast to {shown(kind.name)} is not allowed, because the type is not one of Postgres'"
+            " own types of values; compare with a string, which takes the column's type"
         )
 
 

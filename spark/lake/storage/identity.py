@@ -112,6 +112,6 @@ def open_for_reading(ledger: LakeLedger, folder: LakeFolder) -> Lake:
         raise UnfitTargetError(f"{folder.path} is not a lake of this pipeline database; correct PIPELINE_EXPORT_DIR")
     if ledger.is_from_older_version(found):
         raise UnfitTargetError(
-            f"{folder.path} was exported to by a version before this one; run `pipeline export run` once"
+            f"the last export to {folder.path} was by an older version of the server; run `pipeline export run` once"
         )
     return Lake(found, folder, ledger, known[found]["events_table"])

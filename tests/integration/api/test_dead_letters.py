@@ -100,4 +100,4 @@ def test_half_a_question_is_refused(served: Api, path: str, body: dict[str, Any]
     assert (answer.status_code, why in answer.json()["title"]) == (422, True), answer.text
     named = {"ids": [1]} if "consumers" not in path else {"seqs": [1]}
     answer = served.post(path, through=1, count=1, **named)
-    assert (answer.status_code, "name letters, or give" in answer.json()["title"]) == (422, True), answer.text
+    assert (answer.status_code, "not both" in answer.json()["title"]) == (422, True), answer.text

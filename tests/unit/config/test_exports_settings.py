@@ -75,8 +75,8 @@ def test_the_section_of_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("exports = 1", r"\[exports\] in the configuration file is a section with dir, schedule, timeout"),
-        ("log = 1", r"\[log\] in the configuration file is a section with level, format"),
+        ("exports = 1", r"must be a section: write \[exports\], with keys such as dir, schedule"),
+        ("log = 1", r"must be a section: write \[log\], with keys such as level, format"),
         ("[exports]\nshedule = 'off'", "unknown setting 'export_shedule'.*did you mean export_schedule"),
     ],
 )

@@ -163,7 +163,9 @@ def test_the_commands(config: Config, tmp_path: Path):
     reason, staged, lost = refused.stdout.splitlines()
     assert reason.startswith(f'slot "{config.slot}" does not exist, but ')
     assert re.fullmatch(r"the log has all changes up to \S+, and its newest event was committed .* UTC", staged)
-    assert re.fullmatch(r"of the .*B of WAL since then, the log will lack what the slot cannot send", lost)
+    assert re.fullmatch(
+        r"the source has written .*B of WAL since then; the log will lack what the slot cannot send", lost
+    )
     other = run_at_terminal("no", "sources", "adopt", folder=tmp_path, **given)
     assert other.returncode == 1 and "nothing was changed" in other.stderr
     adopted = run_command("sources", "adopt", "--yes", folder=tmp_path, **given)

@@ -397,8 +397,8 @@ def test_a_function_that_finds_a_name_by_its_search_path_is_named(stage: Stage, 
         def is_named(function: str, found: Callable[[], tuple[str | None, str | None]]) -> None:
             reason, remedy = found()
             assert "function found(text) does not exist (SQLSTATE 42883)" in (reason or "")
-            says = f"run there, as looked_in.{function}(text) finds found only through a search_path:"
-            assert remedy == f"{says} `{altered.format(function)}`; it is tried again by itself"
+            why = f"looked_in.{function}(text) finds found only through a search_path"
+            assert remedy == f"run `{altered.format(function)}` at the follower: {why}; it is tried again by itself"
 
         def of_table() -> tuple[str | None, str | None]:
             return (each := is_stopped(made, "searching")).reason, each.remedy

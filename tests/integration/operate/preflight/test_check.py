@@ -359,11 +359,11 @@ def test_tables_that_cannot_be_read_are_not_counted(
 
 def test_which_tables_are_to_be_read_is_not_guessed(findings: Check, source_dsn: str, database_dsn: str) -> None:
     found = findings(database_dsn=make_conninfo(source_dsn, host="127.0.0.1", port="1"))
-    assert found["snapshot"].text == "which tables must be read is known once the pipeline database answers"
+    assert found["snapshot"].text == "the tables to read are not known until the pipeline database answers"
     with psycopg.connect(database_dsn, autocommit=True) as conn:
         conn.execute("update pipeline.alembic_version set version_num = '0037'")
     found = findings(database_dsn=database_dsn)
-    assert found["snapshot"].text == "which tables must be read is known once the pipeline database is migrated"
+    assert found["snapshot"].text == "the tables to read are not known until the pipeline database is migrated"
 
 
 def test_ports_that_others_have_taken(findings: Check, source_dsn: str) -> None:
