@@ -8,15 +8,18 @@ from dataclasses import dataclass, replace
 
 from pipeline.capture.catchup import limits
 from pipeline.capture.replication import prepare
-from pipeline.capture.source import providers, slot_mark, slots, synchronous_standbys
+from pipeline.capture.source import failover, providers, slot_mark, slots, synchronous_standbys, timeline
+from pipeline.capture.source.failover import FailoverReport
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.walsender import NAME_PREFIX
 from pipeline.config.settings import Config
 from pipeline.findings import CheckFinding, CheckFindings, SqlRemedy, guarded
 from pipeline.postgres import queries, waits
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
+FAILOVER, STANDBYS = "failover", "synchronized_standby_slots"
 _SOURCE_LIMITS = """\
 select current_setting('max_slot_wal_keep_size') as slot_keeps,
     nullif(current_setting('idle_replication_slot_timeout', true), '0') as slot_timeout,
@@ -71,7 +74,7 @@ def check_own_slot(
     source_id = stored.id if stored else None
     own = slot_mark.own_id(pipeline) if pipeline is not None else None
     slot = slots.find_ours(source, config.slot, source_id, own)
-    if pipeline is not None:
+    if pipeline is not None and not _is_elsewhere(source, stored):
         prepare.require_slot(config, source, pipeline, source_id)
         slot_mark.require_own(source, pipeline, config.slot)
     if slot is None:
@@ -79,6 +82,33 @@ def check_own_slot(
         return
     reader = f"read by our worker (pid {slot.active_pid})" if slot.active_pid else "free"
     yield CheckFinding("ok", "slot", f'"{slot.name}" is {reader}, confirmed up to {lsn.show(slot.confirmed_lsn or 0)}')
+
+
+def _is_elsewhere(source: Connection, stored: ReplicationSource | None) -> bool:
+    """True if the source is another cluster than the known one, which is the one finding about it."""
+    known = stored.system_identifier if stored else ""
+    return bool(known) and known != timeline.read_identity(source).system_identifier
+
+
+def check_failover(config: Config, dsn: str, source: Connection) -> CheckFindings:
+    """Report whether the next failover of the source at `dsn` leaves a gap, as far as that can be known."""
+    found = failover.read(dsn, config.slot)
+    slot = slots.find(source, config.slot)
+    if found is None and slot is not None and slot.failover is False and not slot.two_phase:
+        found = FailoverReport(None, [failover.no_failover(config.slot)])
+    for problem in found.problems if found else ():
+        yield CheckFinding("warning", FAILOVER, problem.text, problem.remedy)
+    if found is None or (found.ready is None and not found.problems):
+        yield CheckFinding("ok", FAILOVER, "not known whether one leaves a gap: the DSN names no standby that answers")
+    elif found.ready:
+        yield CheckFinding("ok", FAILOVER, f'the standbys that answer have copies of slot "{config.slot}"')
+    is_set, away = source.execute(statement("capture.source", "standbys_waited_for")).fetchone() or (None, [])
+    if found and found.ready is not None and is_set is False:
+        text = "without it, the log may have changes that a promoted standby never got, and the server then stops"
+        yield CheckFinding("warning", STANDBYS, text, "list the slots of the standbys there")
+    if away:
+        text = f"no standby reads {', '.join(away)}: changes are sent only when all listed standbys have them"
+        yield CheckFinding("warning", STANDBYS, text, f"start that standby, or remove its slot from {STANDBYS}")
 
 
 def _new_slot(config: Config, source: Connection) -> CheckFinding:

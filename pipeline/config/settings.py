@@ -216,13 +216,16 @@ class Config(ExportSettings):
 
     @property
     def source(self) -> str:
-        """libpq connection string of the source. Raises ConfigError if it is not set."""
-        return _resolved("PIPELINE_SOURCE_DSN", self.source_dsn)
+        """libpq connection string of the source. Raises ConfigError if it is not set.
+
+        With several hosts it asks for the primary: a standby must not be read instead.
+        """
+        return _of_primary(_resolved("PIPELINE_SOURCE_DSN", self.source_dsn))
 
     @property
     def source_reading(self) -> str:
         """libpq connection string of the role that reads rows at the source. Raises ConfigError as `source` does."""
-        return self.source if self.source_read_dsn is None else self.source_read_dsn.get_secret_value()
+        return self.source if self.source_read_dsn is None else _of_primary(self.source_read_dsn.get_secret_value())
 
     @property
     def database(self) -> str:
@@ -311,6 +314,15 @@ def _explain(part: Any, from_files: Container[str]) -> str:
         return f"unknown setting {name!r} in the configuration file; {known}"
     where = secret_files.naming(variable(name)) if name in from_files else variable(name)
     return f"{where}: {message[0].lower()}{message[1:]}"
+
+
+def _of_primary(dsn: str) -> str:
+    """Return the DSN, which asks for the primary if it names several hosts and does not say which one to use."""
+    given = conninfo_to_dict(dsn)
+    several = any("," in str(given.get(name, "")) for name in ("host", "hostaddr"))
+    if not several or "target_session_attrs" in given or "PGTARGETSESSIONATTRS" in os.environ:
+        return dsn
+    return make_conninfo(dsn, target_session_attrs="primary")
 
 
 def _resolved(name: str, value: SecretStr | None) -> str:

@@ -78,6 +78,9 @@ class _Snapshot(Collector):
         )
         yield from _of_jobs(self._status)
         yield from _slots(self._status.slots)
+        if self._status.failover and self._status.failover.ready is not None:
+            text = "1 if each standby in PIPELINE_SOURCE_DSN that answers has a copy of the slot."
+            yield GaugeMetricFamily("pipeline_slot_failover_ready", text, value=float(self._status.failover.ready))
         yield from _parts(self._status.catchup)
         yield from metrics.collect(self._status.sessions)
         yield from walstream_metrics.collect(self._status.walstream)

@@ -16,6 +16,7 @@ from pipeline.capture.schema_history import rewrites
 from pipeline.capture.schema_history.rewrites import RewrittenTable
 from pipeline.capture.source import blocked_transactions, captured_tables, sources
 from pipeline.capture.source.captured_tables import CaptureGap
+from pipeline.capture.source.failover import FailoverReport
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.config.settings import Config
 from pipeline.consumers import status as consumer_status
@@ -111,6 +112,7 @@ class PipelineStatus:
     adoption: BacklogAdoption | None = None
     slots: list[SlotLag] = field(default_factory=list)
     slot_marked: bool | None = None
+    failover: FailoverReport | None = None
     catchup: list[BacklogPart] = field(default_factory=list)
     snapshots: SnapshotStatus | None = None
     sessions: SessionsReport | None = None

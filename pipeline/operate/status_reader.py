@@ -8,6 +8,7 @@ from dataclasses import replace
 import psycopg
 
 from pipeline.api.shared_reads import SHARED_SECONDS
+from pipeline.capture.source.failover import FailoverWatch
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.exports import status as export_status
@@ -28,10 +29,13 @@ class StatusReader:
         self._warnings: list[str] = []
         self._warnings_until = self._lake_until = float("-inf")
         self._lake_problem: str | None = None
+        self._failover = FailoverWatch()
 
     def read(self, config: Config, patience: float = 60.0, opened: CheckConnections | None = None) -> PipelineStatus:
         """Return the status as `status.collect`, with the same errors, and with warnings."""
-        now = status.collect(config, patience, opened)
+        if config.source_dsn is not None:  # the embedded Postgres has no standby
+            self._failover.begin(config.source, config.slot)
+        now = replace(status.collect(config, patience, opened), failover=self._failover.result())
         if now.source_lsn is not None and time.monotonic() >= self._warnings_until:
             self._warnings = _read_warnings(config)
             self._warnings_until = time.monotonic() + SLOW_SECONDS

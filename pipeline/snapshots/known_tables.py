@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,11 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
+_CARRY_OVER = """\
+update pipeline.snapshot_tables set epoch = %(epoch)s, members = null
+where source_id = %(source)s and epoch = %(epoch)s - 1
+"""
+"""Move tables to the next epoch, without a new state. Oids of their memberships are those of the former cluster."""
 EMPTY = "it was empty when it joined; it is complete once the log gets there"
 
 
@@ -82,6 +88,11 @@ def had_inserts_alone(table: CapturedTable, joined: Mapping[int, CaptureStart]) 
     """True if a table that is not stored yet may have rows in the log, from a time when only inserts were captured."""
     found = (joined.get(oid) for oid in {table.oid, *table.relations})
     return table.keyed and any(each is not None and each.root_oid is None for each in found)
+
+
+def carry_over(pipeline: Connection, source_id: uuid.UUID, epoch: int) -> None:
+    """Keep what is known of the tables of the epoch before, because the log lacks none of their changes."""
+    pipeline.execute(_CARRY_OVER, {"source": source_id, "epoch": epoch})
 
 
 def has_another_key(table: CapturedTable, before: SnapshotTable) -> bool:

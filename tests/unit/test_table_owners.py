@@ -24,6 +24,7 @@ REGISTRY = "the registry of readers is the one file that names what every kind o
 REPORT = "a report reads places of several rooms in one statement, so that they are of one moment"
 PROOF = "verify compares what rooms keep with each other, and does not ask the code that it checks"
 VERSION = "a row is joined to its table version in the statement that moves or reads it"
+FORK = "what parts have staged beyond a fork of the source is discarded with the timeline that they came from"
 PART = "what a part has staged becomes the slot's own in one transaction"
 SEQS = "what a snapshot does not contain comes after the seqs of before it"
 GAP = "what was read is not missing any more"
@@ -106,7 +107,7 @@ OWNERS = {
         {"pipeline/capture/catchup": "a part asks whether it may leave a transaction out"},
     ),
     "pipeline.captured_tables": Owner("pipeline/capture/source"),
-    "pipeline.catchup_parts": Owner("pipeline/capture/catchup"),
+    "pipeline.catchup_parts": Owner("pipeline/capture/catchup", {"pipeline/capture/source": FORK}),
     "pipeline.consumer_progress": Owner(
         "pipeline/consumers",
         {
@@ -239,10 +240,9 @@ OWNERS = {
     "pipeline.replication_progress": Owner(
         "pipeline/log",
         {
-            "pipeline/capture/source": "a stop is of the place that the worker has come to",
             "pipeline/operate": REPORT,
         },
-        {"pipeline/capture/catchup": PART},
+        {"pipeline/capture/catchup": PART, "pipeline/capture/source": FORK},
     ),
     "pipeline.retention": Owner(
         "pipeline/log",
@@ -275,6 +275,7 @@ OWNERS = {
     "pipeline.adopted_tables": Owner(
         "pipeline/log",
         {
+            "pipeline/capture/source": FORK,
             "pipeline/operate": REPORT,
             "pipeline/operate/verify": PROOF,
             "pipeline/snapshots": YIELDS,
@@ -284,7 +285,7 @@ OWNERS = {
     "pipeline.segments": Owner(
         "pipeline/log",
         {"pipeline/snapshots": YIELDS},
-        {"pipeline/capture/catchup": PART},
+        {"pipeline/capture/catchup": PART, "pipeline/capture/source": FORK},
     ),
     "pipeline.seq_jumps": Owner(
         "pipeline/log",
@@ -294,6 +295,7 @@ OWNERS = {
     "pipeline.shuffle_progress": Owner(
         "pipeline/log",
         {
+            "pipeline/capture/source": FORK,
             "pipeline/consumers/queue": "a queue asks how far the log has come",
             "pipeline/snapshots": YIELDS,
             "pipeline/operate": REPORT,

@@ -22,6 +22,12 @@ select exists (
 """True if the slot may still replay transactions of earlier epochs that are in the log."""
 _WAL_END = "select (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::bigint"
 """The LSN at which the source writes its WAL now."""
+_STANDBYS_END = """\
+select min(coalesce((s.restart_lsn - '0/0')::bigint, 0))
+from unnest(string_to_array(current_setting('synchronized_standby_slots', true), ',')) as listed (name)
+left join pg_catalog.pg_replication_slots s on s.slot_name = btrim(listed.name, ' "')
+"""
+"""The LSN that all standbys of `synchronized_standby_slots` have; null if the setting is empty."""
 
 
 class BacklogMeter:
@@ -60,16 +66,20 @@ class BacklogMeter:
             limits.wanted_slots(self._config.catchup_max_slots, self._cores) > 1
         )
 
-    def read_lag(self, position: int) -> tuple[int, int] | None:
-        """Return where the source's WAL ends, and how many bytes `position` is behind.
+    def read_lag(self, position: int) -> tuple[int, int | None] | None:
+        """Return where a backlog behind `position` ends, and where its last part ends: None if that has no end.
 
-        None if that is within the threshold, or not known.
+        None if the backlog is within the threshold, or not known. Copies of the slot would read what no standby has,
+        and a failover loses. So the backlog ends where the standbys of `synchronized_standby_slots` are.
         """
         threshold = self._config.catchup_bytes
         if threshold is None or (end := self.wal_end()) is None:
             return None
         if end - position > threshold:
-            return end, end - position
+            until = queries.value(self._source, _STANDBYS_END)
+            if until is None:
+                return end, None
+            return (until, until) if until - position > threshold else None
         self._warned = None
         return None
 

@@ -26,7 +26,7 @@ from pipeline.capture.replication import lag_sampler, still_published
 from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.replication.worker import WATCH_SECONDS, ReplicationWorker
-from pipeline.capture.source import own_tables, slots
+from pipeline.capture.source import own_tables, slots, timeline
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.walsender import application_name
 from pipeline.config.settings import Config
@@ -138,6 +138,7 @@ class CatchUpCoordinator:
         stream = ReplicationStream(self._config.source, application_name(self._stored.id))
         writer: LogWriter | None = None
         try:
+            timeline.require_same(self._stored, stream.identify())
             stream.start(self._stored.slot, start, self._publications)
             own = own_tables.read(self._source, self._pipeline, self._config.events_tables)
             await self._measure_wal_end()
@@ -173,7 +174,7 @@ class CatchUpCoordinator:
                 return
             await self._pool.end(part.worker)
         self._pool.exclude(part.worker)
-        last = part.until_lsn is None
+        last = part is self._parts[-1]
         other = await WorkerClaim.acquire(self._staging, self._stored.id, part.worker)
         await store.absorb_part(self._staging, other, claim)
         logger.info(
@@ -227,7 +228,8 @@ class CatchUpCoordinator:
                 connection = await self._connect()
                 allowed = await in_thread(self._backlog.limit_slots, connection, worker.first_unread)
                 if worker is self._worker and not self._stopping:
-                    await self._begin(worker, claim, split_backlog(worker.first_unread, behind[0], allowed))
+                    parts = split_backlog(worker.first_unread, behind[0], allowed, behind[1])
+                    await self._begin(worker, claim, parts)
         finally:
             worker.may_read.set()
 

@@ -21,6 +21,11 @@ from pipeline.wal import lsn
 logger = logging.getLogger(__name__)
 _ADVANCE_SLOT = "select pg_catalog.pg_replication_slot_advance(%(slot)s::name, %(target)s::pg_lsn)"
 """Confirm everything before this LSN without sending it."""
+_LIMIT_WAIT = """\
+select set_config('statement_timeout', '5s', true)
+where coalesce(current_setting('synchronized_standby_slots', true), '') <> ''
+"""
+"""Limit the advance if it waits for standbys, of which one may be down."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,8 @@ def advance_slot(source: Connection, anchor: str, commit_lsn: int, position: int
 
     No other program may read the slot. The slot stops at the last transaction with rows, at `commit_lsn`, which is
     then replayed and compared; if the slot has confirmed that transaction already, it advances to `position`. If the
-    source refuses, the slot stays where it is. That only costs time later: replayed transactions are skipped.
+    source refuses, or waits too long for a standby, the slot stays where it is until the next part is taken over. That
+    only costs time later: replayed transactions are skipped.
     """
     slot = slots.find(source, anchor)
     if slot is None or slot.confirmed_lsn is None:
@@ -81,6 +87,7 @@ def advance_slot(source: Connection, anchor: str, commit_lsn: int, position: int
     try:
         slots.end_walsender(source, slot)
         with source.transaction():
+            source.execute(_LIMIT_WAIT)
             for _ in range(2):
                 source.execute(_ADVANCE_SLOT, {"slot": anchor, "target": lsn.show(target)})
     except (ReplicationError, psycopg.DatabaseError) as error:

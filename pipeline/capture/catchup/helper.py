@@ -18,7 +18,7 @@ from pipeline.capture.catchup.part_registry import PartRegistry
 from pipeline.capture.catchup.plan import BacklogPart
 from pipeline.capture.catchup.worker import PartWorker
 from pipeline.capture.replication.stream import ReplicationStream
-from pipeline.capture.source import own_tables, slots, sources
+from pipeline.capture.source import own_tables, slots, sources, timeline
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.walsender import application_name
 from pipeline.config import settings
@@ -83,6 +83,7 @@ async def _stage(config: Config, worker: int, publications: Sequence[str], stop:
             return
         stream = ReplicationStream(config.source, application_name(stored.id, worker))
         try:
+            timeline.require_same(stored, stream.identify())
             async with await connect_staging(config.database) as staging:
                 claim = await WorkerClaim.acquire(staging, stored.id, worker)
                 turn = None

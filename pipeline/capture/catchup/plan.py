@@ -16,7 +16,7 @@ SKIP = 0.04
 class BacklogPart:
     """One worker's part of a backlog: the transactions whose commit records begin in [from_lsn, until_lsn).
 
-    Worker 0 is the anchor. `until_lsn` None: the last part, which has all later transactions, too. `position`: the
+    Worker 0 is the anchor. `until_lsn` None: a last part that has all later transactions, too. `position`: the
     part is staged up to here; `commit_lsn`: its last transaction with rows, 0 before the first. `reached`: everything
     before the part is staged, so the shuffler may read the part. `first_seq`: rows of the part may become partitions,
     from this seq on; None: they are staged.
@@ -43,8 +43,9 @@ class BacklogPart:
         return None if self.until_lsn is None else max(0, self.until_lsn - self.position)
 
 
-def split_backlog(position: int, wal_end: int, parts: int) -> list[BacklogPart]:
-    """Split [position, wal_end) into at most `parts` parts, the anchor's first; the last part has no end.
+def split_backlog(position: int, wal_end: int, parts: int, until: int | None = None) -> list[BacklogPart]:
+    """Split [position, wal_end) into at most `parts` parts, the anchor's first. The last part ends at `until`;
+    None: it has no end.
 
     Later parts are smaller, because their slots first skip the WAL before them: so all parts take the same time.
     Bounds may be anywhere in the WAL, also inside of records. With fewer bytes than parts there are fewer parts.
@@ -57,7 +58,7 @@ def split_backlog(position: int, wal_end: int, parts: int) -> list[BacklogPart]:
     bounds = [position]
     for left, share in zip(range(parts - 1, 0, -1), _shares(parts), strict=True):  # at least one byte for each part
         bounds.append(min(max(position + round(span * share), bounds[-1] + 1), wal_end - left))
-    ends: list[int | None] = [*bounds[1:], None]
+    ends: list[int | None] = [*bounds[1:], until]
     return order_parts(
         BacklogPart(worker, begin, end, begin) for worker, (begin, end) in enumerate(zip(bounds, ends, strict=True))
     )

@@ -16,6 +16,7 @@ from pipeline.capture.source import (
     publication_ledger,
     seen_tables,
     slot_creation,
+    slot_failover,
     slot_mark,
     slots,
     sources,
@@ -27,7 +28,7 @@ from pipeline.capture.source.sources import ReplicationSource, SourceEpoch
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.capture.source.walsender import SystemIdentity, application_name
 from pipeline.config.settings import Config
-from pipeline.errors import SourceChangedError, SourceUnfitError
+from pipeline.errors import DatabaseUnavailableError, SourceChangedError, SourceUnfitError
 from pipeline.log import jumps
 from pipeline.log.staging import progress
 from pipeline.log.table import EventsTable
@@ -51,13 +52,17 @@ class PreparedSource:
     publications: PublicationSet
 
 
-def require_fit(source: Connection) -> None:
-    """Raises SourceUnfitError if this server cannot be a source: by wal_level, version, rights, or as a standby."""
+def require_fit(source: Connection, *, known: bool = False) -> None:
+    """Raises SourceUnfitError if this server cannot be a source: by wal_level, version, rights, or as a standby.
+
+    `known`: positions are stored. Then a standby may be promoted soon, and raises DatabaseUnavailableError.
+    """
     version, wal_level, may_replicate, user, standby = read_settings(source)
     if version < MIN_VERSION:
         raise SourceUnfitError(f"the source runs Postgres {version // 10000}, and 15 or newer is needed; upgrade it")
     if standby:
-        raise SourceUnfitError("the source is a standby; point PIPELINE_SOURCE_DSN at its primary")
+        refusal = DatabaseUnavailableError if known else SourceUnfitError
+        raise refusal("the source is a standby; point PIPELINE_SOURCE_DSN at its primary")
     if wal_level != "logical":
         raise SourceUnfitError(
             f"the source has wal_level = {wal_level}; set wal_level = logical in its configuration and restart it"
@@ -91,8 +96,8 @@ def refuse_unfit(
 
     The pipeline database may lack the server's schema. `identity`: see `continuity_checks`.
     """
-    require_fit(source)
     stored = sources.find_in_any(pipeline, config.source_id)
+    require_fit(source, known=stored is not None and progress.stored_position(pipeline, stored.id) is not None)
     if config.source_id and not stored:
         _require_no_other_id(config, source, pipeline)
     slots.find_ours(source, config.slot, stored.id if stored else None, slot_mark.own_id(pipeline))
@@ -125,14 +130,16 @@ def continuity_checks(
     They change nothing. Without an `identity` from IDENTIFY_SYSTEM, it is read over the ordinary connection. Another
     server may be running.
     """
-    position = progress.stored_position(pipeline, stored.id)
-    if position is None:
+    reach = timeline.read_reach(pipeline, stored.id)
+    if reach is None:
         return {}
     now = timeline.read_identity(source)  # read after the position, because a worker may be moving both
     if identity is not None:
         now = replace(identity, flushed=now.flushed)
-    return {
-        "history": lambda: timeline.require_continued(stored, now, position, partial(_fetch_history, config)),
+    checks = {"history": lambda: timeline.require_continued(stored, now, reach, partial(_fetch_history, config))}
+    if now.system_identifier != stored.system_identifier:  # nothing else can be compared, and is no second finding
+        return checks
+    return checks | {
         "settings": lambda: _require_same_settings(config, stored),
         "mark": lambda: slot_mark.require_own(source, pipeline, config.slot),
         "slot": lambda: require_slot(config, source, pipeline, stored.id),
@@ -191,9 +198,10 @@ def prepare(
         stored = describe_source(stored, config, source, identity)
         sources.change(pipeline, stored)
     elif stored.timeline != identity.timeline:
-        sources.store_timeline(pipeline, stored.id, identity.timeline)
+        timeline.store_timeline(pipeline, stored, identity, partial(_fetch_history, config))
+    stored = replace(stored, timeline=identity.timeline)
     publications = publish(config, source, pipeline, stored)
-    _ensure_slot(config, source, pipeline, replace(stored, timeline=identity.timeline))
+    _ensure_slot(config, source, pipeline, stored)
     with sources.publishing(pipeline, source):
         slot_mark.write_mark(source, pipeline, config.publication, config.slot)
     return PreparedSource(stored, publications)
@@ -281,6 +289,8 @@ def _ensure_slot(config: Config, source: Connection, pipeline: Connection, store
     else:
         slots.end_walsender(source, slot)
         require_slot(config, source, pipeline, stored.id)
+        if slot.failover is False:
+            slot_failover.enable(config.source, slot.name)
         slot = slots.find(source, config.slot)
         start = (slot.confirmed_lsn or 0) if slot else 0
         if progress.stored_position(pipeline, stored.id) is None and not slot_mark.find_marks(source, config.slot):

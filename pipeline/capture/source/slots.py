@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import uuid
 from dataclasses import dataclass
@@ -25,10 +26,24 @@ from pipeline.postgres.queries import statement
 from pipeline.printable import identifier
 from pipeline.wal import lsn
 
+logger = logging.getLogger(__name__)
+
 END_MILLISECONDS = 5_000
 """Milliseconds that a walsender of an earlier worker has to end."""
 _CREATE_SLOT = "select lsn::text from pg_create_logical_replication_slot(%(name)s, 'pgoutput')"
 """Create a slot for pgoutput without two-phase."""
+_CREATE_FAILOVER_SLOT = """\
+select lsn::text from pg_create_logical_replication_slot(%(name)s, 'pgoutput', failover => true)
+"""
+"""Create the same slot, of which standbys may keep a copy."""
+FAILOVER_SINCE = 170000
+"""The first version whose slots have the option `failover`, as server_version_num."""
+_REFUSES_FAILOVER = (
+    psycopg.errors.FeatureNotSupported,
+    psycopg.errors.InvalidParameterValue,
+    psycopg.errors.UndefinedFunction,
+)
+"""The errors of a source that creates slots, but none with `failover`."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +52,7 @@ class Slot:
 
     `retained_bytes`: WAL that the source keeps for it. `holder`: application_name of the program that reads it.
     `inactive_since`: when it was last read, if the source knows that (Postgres 17), in ISO 8601 for any DateStyle.
+    `failover`: standbys may keep a copy of it; None before Postgres 17.
     """
 
     name: str
@@ -51,6 +67,7 @@ class Slot:
     wal_status: str | None
     retained_bytes: int | None
     inactive_since: str | None = None
+    failover: bool | None = None
 
     @property
     def being_created(self) -> bool:
@@ -111,13 +128,15 @@ def is_part(name: str, anchor: str) -> bool:
 
 
 def create(connection: Connection, name: str) -> int:
-    """Create the slot; returns the LSN from which it streams. Waits for transactions that are running now.
+    """Create the slot, with `failover` if the source can; returns the LSN from which it streams.
+
+    Waits for transactions that are running now.
 
     Raises SlotExistsError; ConfigError for a name that Postgres refuses; and SourceUnfitError if privileges,
     wal_level or free slots are missing.
     """
     try:
-        row = connection.execute(_CREATE_SLOT, {"name": name}).fetchone()
+        row = _create(connection, name)
     except psycopg.errors.DuplicateObject as error:
         raise _exists(name) from error
     except psycopg.errors.InvalidName as error:
@@ -135,6 +154,16 @@ def create(connection: Connection, name: str) -> int:
         ) from error
     assert row is not None  # noqa: S101  a function call
     return lsn.parse(row[0])
+
+
+def _create(connection: Connection, name: str) -> tuple[str] | None:
+    if connection.info.server_version >= FAILOVER_SINCE:
+        try:
+            return connection.execute(_CREATE_FAILOVER_SLOT, {"name": name}).fetchone()
+        except _REFUSES_FAILOVER as error:
+            why = connections.one_line(error)
+            logger.warning('slot "%s" is made without failover: %s', name, why, extra={"action": "slot.no_failover"})
+    return connection.execute(_CREATE_SLOT, {"name": name}).fetchone()
 
 
 def require_absent(connection: Connection, name: str) -> None:

@@ -34,6 +34,9 @@ def sources_adopt(
     restored: Annotated[
         bool, typer.Option("--restored", help="The pipeline database was restored: never assign a seq a second time.")
     ] = False,
+    upgraded: Annotated[
+        bool, typer.Option("--upgraded", help="pg_upgrade made the source's cluster and kept the slot: no gap.")
+    ] = False,
     yes: Yes = False,
 ) -> int:
     """Accept the source as it is now, if the stored positions are not valid there. Stop the server first.
@@ -42,6 +45,7 @@ def sources_adopt(
     With --reread, the next server compares all captured tables with the log and appends the rows that differ.
     With --restored, the log skips all seqs that readers may have seen, even if the positions are valid. Use it after
     you have restored the pipeline database and the source together.
+    With --upgraded, the new epoch begins without a gap. It is refused if a captured table has another OID than before.
     """
     from pipeline.cli.render import losses
     from pipeline.operate.repair.adopt import adopt
@@ -54,6 +58,7 @@ def sources_adopt(
             lambda gap: confirm.confirm_loss(losses.gap(gap, reread=reread), gap.database, yes),
             reread=reread,
             restored=restored,
+            upgraded=upgraded,
         )
     changed = "the log skips the seqs that readers may have seen" if restored else "nothing was changed"
     unchanged = f"the stored positions are valid at this source; {changed}"

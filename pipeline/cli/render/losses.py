@@ -65,7 +65,9 @@ def gap(found: HistoryGap, *, reread: bool = False) -> Iterator[str]:
         return
     newest = f", and its newest event was committed {drawing.moment(found.newest)}" if found.newest else ""
     yield f"the log has all changes up to {drawing.position(found.staged)}{newest}"
-    if found.bytes is None:
+    if found.upgraded:
+        yield "--upgraded says that pg_upgrade kept the slot: if the slot was made again after writes, they are lost"
+    elif found.bytes is None:
         yield f"{found.database} has another history now: the log will never receive more of the earlier one"
     else:
         written = drawing.size(found.bytes)

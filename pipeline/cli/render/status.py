@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from pipeline.capture.schema_history.rewrites import RewrittenTable
+from pipeline.capture.source.failover import FailoverReport
 from pipeline.cli.render import content, dead_letters, problems, retention, routes
 from pipeline.consumers import render as consumers
 from pipeline.exports import render as exports
@@ -101,6 +102,14 @@ def _other_facts(now: PipelineStatus) -> Iterator[tuple[str, object, str]]:
         yield "ways", "", _ways(now.ways)
     if now.adoption:
         yield "backlog", "", _adoption(now.adoption)
+    if now.failover:
+        yield "failover", "", _failover(now.failover)
+
+
+def _failover(found: FailoverReport) -> str:
+    """Return whether the next failover leaves a gap, and each problem."""
+    text = {True: "the standbys have copies of the slot", False: "the next one leaves a gap", None: "not known"}
+    return "; ".join([text[found.ready], *(problem.text for problem in found.problems)])
 
 
 def _source_and_slot(now: PipelineStatus) -> str:

@@ -126,7 +126,7 @@ def _dsn(config: Config, what: str) -> str | None:
     if what == "source":
         given, name = config.source_dsn, databases.SOURCE
     if given is not None:
-        return given.get_secret_value()
+        return config.source if what == "source" else config.database
     server = databases.embedded_server(config)
     return server.dsn(name) if server.running() else None
 

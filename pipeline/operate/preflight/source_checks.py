@@ -25,7 +25,7 @@ from pipeline.wires.pgdeltastream.sessions.store import StoredSession
 
 CATCH_UP = "catch-up"
 
-_OF_PRIMARY = {"replication", "history", "slot", "limits", CATCH_UP, preflight.NAME}
+_OF_PRIMARY = {"replication", "history", "slot", source_requirements.FAILOVER, "limits", CATCH_UP, preflight.NAME}
 """Checks that mean nothing on a standby: its primary has other slots and positions, but the same tables and roles."""
 
 
@@ -41,6 +41,7 @@ def run(
         "replication": lambda: _replicates(dsn, stored),
         "history": lambda: _history(config, source, pipeline, stored),
         "slot": lambda: source_requirements.check_own_slot(config, source, pipeline, stored),
+        source_requirements.FAILOVER: lambda: source_requirements.check_failover(config, dsn, source),
         "limits": lambda: source_requirements.check_limits(config, source),
         CATCH_UP: lambda: check_catchup(config, source, list(known)),
         preflight.NAME: lambda: preflight.run(config, source, known),

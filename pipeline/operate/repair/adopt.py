@@ -6,7 +6,6 @@ An interrupted run can be started again: the last step is one transaction, and a
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +18,6 @@ from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.source import (
     captured_tables,
-    missing_source,
     own_tables,
     publication_form,
     publication_ledger,
@@ -40,9 +38,7 @@ from pipeline.errors import (
     PipelineError,
     PublicationMissingError,
     ReplicationError,
-    SlotTakenError,
     SourceChangedError,
-    SourceUnfitError,
 )
 from pipeline.log import jumps, recent_transactions, tables
 from pipeline.log.shuffling import watermark
@@ -51,12 +47,14 @@ from pipeline.log.staging import progress, segments
 from pipeline.log.staging.progress import StagedPosition
 from pipeline.log.staging.worker_claim import WorkerClaim, connect_staging
 from pipeline.log.table import EventsTable, last_seq
-from pipeline.operate.preflight import legacy_log
 from pipeline.operate.repair import gap
 from pipeline.operate.repair.adoption_report import AdoptionReport
-from pipeline.operate.repair.gap import GapConsent, HistoryGap
+from pipeline.operate.repair.gap import GapConsent
+from pipeline.operate.repair.take_over import jump, take_over
+from pipeline.operate.repair.upgraded import require_upgraded
 from pipeline.postgres import migrations, role_locks, waits
 from pipeline.postgres.connections import Connection
+from pipeline.snapshots import known_tables
 from pipeline.wires.pgdeltastream.sessions import bounds, store
 
 ALL_ROLES = ("serve", "replication", "snapshot", "shuffle")
@@ -65,12 +63,18 @@ RESTORED = "`pipeline sources adopt --restored` said that the log was restored"
 
 
 def adopt(
-    config: Config, agree: GapConsent = lambda _: None, *, reread: bool = False, restored: bool = False
+    config: Config,
+    agree: GapConsent = lambda _: None,
+    *,
+    reread: bool = False,
+    restored: bool = False,
+    upgraded: bool = False,
 ) -> AdoptionReport | None:
     """Begin a new epoch at the source as it is now; None, with nothing changed, if our positions are still valid.
 
     `reread`: the next server compares the tables with the log, and appends rows that differ. `restored`: the log jumps,
-    as it does whenever an epoch begins.
+    as it does whenever an epoch begins. `upgraded`: pg_upgrade has made the source's cluster and kept the slot, so the
+    epoch begins without a gap.
 
     If this database has no positions, a slot with another database's mark is taken over. `agree` is called before any
     change, and may raise to prevent it. Raises PipelineError if a server runs, or replication is not possible.
@@ -85,7 +89,7 @@ def adopt(
         with hold_all_roles(pipeline):
             if stored is None or staged is None:
                 return take_over(config, source, pipeline, stored, agree)
-            adopted = _Adoption(config, source, pipeline, stored, staged, reread).run(agree)
+            adopted = _Adoption(config, source, pipeline, stored, staged, reread, upgraded).run(agree)
             if adopted is None and restored:
                 jump(config, source, pipeline, RESTORED)
             return adopted
@@ -100,13 +104,14 @@ class _Adoption:
         stored: ReplicationSource,
         staged: StagedPosition,
         reread: bool,
+        upgraded: bool,
     ) -> None:
         self._config = config
         self._source = source
         self._pipeline = pipeline
         self._stored = stored
         self._staged = staged
-        self._reread = reread
+        self._reread, self._upgraded = reread, upgraded
         self._table = EventsTable.parse(config.events_table)
 
     def run(self, agree: GapConsent) -> AdoptionReport | None:
@@ -117,6 +122,9 @@ class _Adoption:
         stream = ReplicationStream(self._config.source, application_name(self._stored.id))
         try:
             identity = stream.identify()
+            if self._upgraded:
+                where = self._source, self._pipeline, self._stored, self._staged.position
+                require_upgraded(*where, slots.find(self._source, self._config.slot), identity)
             reasons = self._differences(identity) or asyncio.run(self._replay_differs(stream))
         finally:
             stream.close()
@@ -132,6 +140,7 @@ class _Adoption:
                 identity,
                 causes,
                 self._sessions(),
+                upgraded=self._upgraded,
             )
         )
         jump(self._config, self._source, self._pipeline, "; ".join(causes))
@@ -226,6 +235,7 @@ class _Adoption:
             kept_slot=keep,
             known=len(known),
             rereads=self._reread,
+            upgraded=self._upgraded,
         )
 
     def _names(self) -> list[str]:
@@ -295,7 +305,8 @@ class _Adoption:
         written = tables.with_known(self._pipeline, self._config.events_tables)
         after = {str(table): last_seq(self._pipeline, table) for table in written}
         where = stored.id, stored.epoch, stored.system_identifier, stored.timeline, start
-        epoch = SourceEpoch(*where, self._staged.position, after[str(self._table)], reason, after)
+        left_at = start if self._upgraded else self._staged.position  # equal: nothing is missing in between
+        epoch = SourceEpoch(*where, left_at, after[str(self._table)], reason, after)
         changed = None
         if stored.system_identifier == self._stored.system_identifier:  # oids of another cluster cannot be compared
             before = publication_ledger.named_tables(publication_ledger.known_publications(self._stored))
@@ -314,6 +325,8 @@ class _Adoption:
             # An earlier request for a comparison may not be fulfilled yet.
             if self._reread or sources.requested_reread(self._pipeline, stored.id) is not None:
                 sources.request_reread(self._pipeline, stored.id, stored.epoch)
+            elif self._upgraded:
+                known_tables.carry_over(self._pipeline, stored.id, stored.epoch)
 
 
 def _cause(reason: ReplicationError) -> str:
@@ -331,67 +344,3 @@ def hold_all_roles(pipeline: Connection) -> Iterator[None]:
             raise PipelineError(f"a server is running ({role} is held by {who}); stop it first")
     with role_locks.keep_alive(pipeline, lambda _: None):  # other uses notice a broken connection
         yield
-
-
-def take_over(
-    config: Config,
-    source: Connection,
-    pipeline: Connection,
-    stored: ReplicationSource | None,
-    agree: GapConsent,
-) -> AdoptionReport:
-    """Take over a slot for a pipeline database without positions: another database reads it, or this one did before.
-
-    `adopt` says when `agree` is called. Raises SourceUnfitError if the slot carries no other database's mark.
-
-    A pipeline database without our schema is migrated.
-    """
-    prepare.require_fit(source)
-    slot = slots.find_ours(source, config.slot, stored.id if stored else None)
-    reason = _taken(config, source, pipeline)
-    if slot is None or reason is None:
-        raise SourceUnfitError(missing_source.NO_SERVER)
-    slots.require_whole(config.slot, slot, None, 0)
-    starts_at = slot.confirmed_lsn or 0
-    agree(HistoryGap(source.info.dbname, [reason], starts_at, None, None, begins=True))
-    migrations.upgrade(config.database, config.events_table)
-    jump(config, source, pipeline, reason)
-    with sources.publishing(pipeline, source):
-        _own_publications(config, source, pipeline, stored, slot)
-        marked = slot_mark.write_mark(source, pipeline, config.publication, config.slot)
-    return AdoptionReport(0, [reason], starts_at, starts_at, kept_slot=True, known=0, begins=True, marked=marked)
-
-
-def _taken(config: Config, source: Connection, pipeline: Connection) -> str | None:
-    try:
-        slot_mark.require_own(source, pipeline, config.slot)
-    except SlotTakenError as error:
-        return str(error).partition("; ")[0]
-    return None
-
-
-def _own_publications(
-    config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource | None, slot: Slot
-) -> None:
-    """Record the publications as made by this server, which keeps them up to date from now on, if both exist."""
-    names = [config.publication, config.publication + KEYLESS_SUFFIX]
-    rows = source.execute(
-        "select pubname::text, oid::bigint from pg_publication"
-        " where pubname = any(%s) and pg_has_role(pubowner, 'usage')",
-        (names,),
-    ).fetchall()
-    if stored is None:
-        stored = ReplicationSource(config.source_id or uuid.uuid4(), 0, "", slot.database, config.slot)
-        sources.add(pipeline, stored)
-    sources.read_no_tables(pipeline, stored.id)
-    made: dict[str, int] = dict(rows) if len(rows) == len(names) else {}
-    publication_form.restore(source, made)
-    for name, oid in made.items():
-        sources.add_publication(pipeline, stored.id, name, oid)
-
-
-def jump(config: Config, source: Connection, pipeline: Connection, reason: str) -> None:
-    """Let every events table jump, also a table that a server has not created yet. No server may be running."""
-    legacy_log.ensure(config, pipeline)
-    named = [EventsTable.parse(name) for name in config.events_tables]
-    jumps.jump(pipeline, named, partial(jumps.clock, source), reason)

@@ -16,7 +16,8 @@ class AdoptionReport:
     The new epoch begins at `starts_at`. `kept_slot`: the existing slot is used; `known`: the number of transactions
     that the slot may send again and that are known to be in the log. `begins`: no epoch precedes this one; `marked`:
     the slot carries our mark. `rereads`: tables are compared with the log once a server runs. `sessions`: slots of
-    clients' sessions that have ended, because their positions belong to the previous epoch.
+    clients' sessions that have ended, because their positions belong to the previous epoch. `upgraded`: the epoch began
+    without a gap, after pg_upgrade.
     """
 
     epoch: int
@@ -29,6 +30,7 @@ class AdoptionReport:
     marked: bool = True
     rereads: bool = False
     sessions: Sequence[str] = ()
+    upgraded: bool = False
 
     def lines(self) -> list[str]:
         """The report as text: what was done, and which changes are not in the log."""
@@ -44,7 +46,9 @@ class AdoptionReport:
         shown = [
             f"epoch {self.epoch} begins at {at}; the previous epoch ended at {lsn.show(self.left_at)}",
         ]
-        if self.kept_slot and self.starts_at <= self.left_at:
+        if self.upgraded:
+            shown.append("the slot was kept by pg_upgrade: the log has all changes of the former cluster")
+        elif self.kept_slot and self.starts_at <= self.left_at:
             shown.append(
                 f"the slot was kept: it sends everything from {at} on, and what is in the log is not written twice"
             )

@@ -21,7 +21,8 @@ class HistoryGap:
     `bytes`: WAL written after `staged`, None if the source has another history. `newest`: commit time of the log's
     newest event, None for an empty log. `begins`: the log begins at `staged`, and has no earlier changes. `keyless`:
     captured tables whose rows have no key; `partly_known`: those of which the log never had all rows; `elsewhere`: the
-    source is another cluster, whose oids may differ. `sessions`: slots of clients' sessions, which end.
+    source is another cluster, whose oids may differ. `sessions`: slots of clients' sessions, which end. `upgraded`: the
+    user says that pg_upgrade kept the slot, so that nothing is missing.
     """
 
     database: str
@@ -34,6 +35,7 @@ class HistoryGap:
     partly_known: Sequence[str] = ()
     elsewhere: bool = False
     sessions: Sequence[str] = ()
+    upgraded: bool = False
 
 
 GapConsent = Callable[[HistoryGap], None]
@@ -48,6 +50,8 @@ def read_gap(
     identity: SystemIdentity,
     reasons: Sequence[str],
     sessions: Sequence[str],
+    *,
+    upgraded: bool = False,
 ) -> HistoryGap:
     """Read the gap at the source as it is now. Changes nothing."""
     same = (identity.system_identifier, identity.timeline) == (stored.system_identifier, stored.timeline)
@@ -64,4 +68,5 @@ def read_gap(
         partly_known=comparing.partly_known(connection, stored),
         elsewhere=elsewhere,
         sessions=sessions,
+        upgraded=upgraded,
     )

@@ -11,5 +11,8 @@ from pipeline.epochs e
 join pipeline.sources s on s.id = e.source_id
 cross join unnest(%(oids)s::bigint[]) t (oid)
 left join pipeline.snapshot_tables k on k.source_id = e.source_id and k.table_oid = t.oid
+left join pipeline.epochs b on b.source_id = e.source_id and b.epoch = e.epoch - 1
 where e.source_id = %(source)s and e.epoch > %(epoch)s
+    -- After pg_upgrade the source is another cluster, and an epoch begins where the one before it ended.
+    and (b.system_identifier = e.system_identifier or e.previous_position <> e.from_lsn)
 order by e.epoch, t.oid

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from pipeline.capture.source import walsender
+from pipeline.capture.source import slots, walsender
 from pipeline.errors import PipelineError, SessionRefusedError, SlotExistsError, SourceUnfitError
 from pipeline.postgres import connections, session_settings, waits
 from pipeline.postgres.connections import Connection
@@ -45,7 +45,8 @@ def make(connection: Connection, dsn: str, slot: str, seconds: float) -> Created
     Raises SessionRefusedError after `seconds`, with the transactions that it waited for. Raises SlotExistsError if the
     name is taken. After any error the slot does not exist.
     """
-    command = f"CREATE_REPLICATION_SLOT \"{slot}\" LOGICAL pgoutput (SNAPSHOT 'export')"
+    failover = ", FAILOVER" if connection.info.server_version >= slots.FAILOVER_SINCE else ""
+    command = f"CREATE_REPLICATION_SLOT \"{slot}\" LOGICAL pgoutput (SNAPSHOT 'export'{failover})"
     with _given_up(connection, dsn, seconds) as waited_for:
         try:
             row = connection.execute(command.encode()).fetchone()

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import HistoryDivergedError, SlotLostError, SourceUnfitError
+from pipeline.errors import DatabaseUnavailableError, HistoryDivergedError, SlotLostError, SourceUnfitError
 from pipeline.log.staging import progress
 from pipeline.operate.preflight import check
 from pipeline.operate.repair import adopt
@@ -227,10 +227,14 @@ def standby(primary: EmbeddedServer, config: Config) -> EmbeddedServer:
     return copy
 
 
-def test_a_standby_is_no_source(standby: EmbeddedServer, config: Config, database_dsn: str, slot_name: str):
+def test_a_standby_is_no_source(
+    standby: EmbeddedServer, config: Config, cluster: Cluster, database_dsn: str, slot_name: str
+):
     moved = of(standby, database_dsn, slot_name)
-    with pytest.raises(SourceUnfitError, match="is a standby; point PIPELINE_SOURCE_DSN at its primary"):
+    with pytest.raises(DatabaseUnavailableError, match="is a standby; point PIPELINE_SOURCE_DSN at its primary"):
         refuse(moved)
+    with cluster.database("events", cluster.template) as new, pytest.raises(SourceUnfitError, match="is a standby; "):
+        refuse(of(standby, new, slot_name))
     with pytest.raises(SourceUnfitError, match="is a standby"):
         adopt.adopt(moved)
     found = [each for each in check.run(moved) if each.level == "error" and each.name != "port"]

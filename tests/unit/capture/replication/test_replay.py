@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.capture.replication.replay import ReplayCheck
 from pipeline.capture.source.sources import ReplicationSource
-from pipeline.capture.source.timeline import require_continued, switch_point
+from pipeline.capture.source.timeline import StagedReach, require_continued, switch_point
 from pipeline.capture.source.walsender import SystemIdentity
 from pipeline.errors import DecodeError, HistoryDivergedError
 from pipeline.log.staging.progress import StagedPosition
@@ -139,9 +139,9 @@ def test_where_a_timeline_ended(timeline: int, end: int | None):
     assert switch_point(HISTORY, timeline) == end
 
 
-def require(now: SystemIdentity, position: int, timeline: int | None = 1) -> None:
+def require(now: SystemIdentity, position: int, timeline: int | None = 1, parts: int = 0) -> None:
     stored = ReplicationSource(uuid.uuid4(), 0, "77", "shop", "pipeline", timeline=timeline)
-    require_continued(stored, now, position, lambda _: HISTORY)
+    require_continued(stored, now, StagedReach(position, max(position, parts)), lambda _: HISTORY)
 
 
 @pytest.mark.parametrize(("timeline", "before"), [(1, 1), (1, None), (3, 1), (3, 2)])
@@ -163,3 +163,9 @@ def test_a_history_that_goes_through_our_position(timeline: int, before: int | N
 def test_a_history_that_does_not(now: SystemIdentity, before: int, said: str):
     with pytest.raises(HistoryDivergedError, match=f"{said}.*`pipeline sources adopt`"):
         require(now, lsn.parse("0/1F5"), before)
+
+
+def test_parts_beyond_the_end_of_wal_may_be_left_after_a_fork():
+    require(SystemIdentity("77", 3, 900, "shop"), 500, 1, parts=950)
+    with pytest.raises(HistoryDivergedError, match="has written WAL only up to 0/384, but we have stored up to 0/3B6"):
+        require(SystemIdentity("77", 3, 900, "shop"), 500, 3, parts=950)
