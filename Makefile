@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 .PHONY: .browser .test-python help setup hooks demo serve up down migrate unit test test-one test-python check fix \
-  proto generated long package-test bench torture hostile test-time test-tools trace-path docs docs-test
+  proto generated pictures long package-test bench torture hostile test-time test-tools trace-path docs docs-test
 
 PYTHON ?= python3
 # How long `make torture` goes on, on which major version, and from which seed; by default after the last recorded one.
@@ -91,6 +91,9 @@ proto: $(VENV)/.dev ## Write again what is made from pipeline/rpc/protos/*.proto
 
 generated: $(VENV)/.dev ## Write again the parts of docs that are made from code, tests and a migrated database
 	@for page in $(PAGES); do $(BIN)/python -m $$page || exit 1; done
+
+pictures: $(VENV)/.dev .browser ## Make the pictures of the console again, in two minutes: docs/how-to/console-*.webp
+	@$(BIN)/python -m tests.pages.console_pictures
 
 test-python: ## Unit and integration tests on another Python, where there is one: PYTHON=python3.13
 	@if $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \

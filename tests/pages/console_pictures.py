@@ -16,13 +16,13 @@ from pathlib import Path
 import psycopg
 
 from tests.fixtures.console_tab import ConsoleTab, chromium
-from tests.fixtures.postgres import temporary_server
+from tests.fixtures.postgres import Cluster, temporary_server
 from tests.fixtures.server import serving
 
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
 QUALITY = 70
 MOST_BYTES = 150_000
-SECONDS = 75
+SECONDS = 60
 """How long the shop is replicated: the charts show these seconds."""
 SHOP = """
     create table customers (id bigint generated always as identity primary key, name text, city text);
@@ -34,10 +34,18 @@ SHOP = """
 """
 WORK = """
     insert into orders (customer_id, total, state) select n, 10 + n * 1.37, 'new' from generate_series(1, 1 + %(n)s) n;
-    update orders set state = 'paid' where state = 'new' and id %% 3 > 0;
+    update orders set state = 'paid' where state = 'new' and mod(id, 3) > 0;
     delete from orders where id = (select min(id) from orders);
 """
 DEAD = "update consumer_records set state = 'dead', deliveries = 3 where seq in (select max(seq) from consumer_records)"
+
+
+@contextmanager
+def named(cluster: Cluster, name: str, template: str) -> Iterator[psycopg.Connection]:
+    """Yield a session in a new database of this name, which ends with its cluster."""
+    cluster.create(name, template)
+    with psycopg.connect(cluster.dsn(name), autocommit=True) as connection:
+        yield connection
 
 
 @contextmanager
@@ -45,14 +53,12 @@ def shop(folder: Path) -> Iterator[str]:
     """Yield the address of a server that has replicated a shop, while changes continue to arrive."""
     with (
         temporary_server(18) as cluster,
-        cluster.database("shop") as source_dsn,
-        cluster.database("pipeline", cluster.template) as database_dsn,
-        psycopg.connect(source_dsn, autocommit=True) as source,
-        psycopg.connect(database_dsn, autocommit=True) as log,
-        serving(folder, source_dsn, database_dsn, "pipeline") as start,
+        named(cluster, "shop", "template1") as source,
+        named(cluster, "pipeline", cluster.template) as log,
+        serving(folder, cluster.dsn("shop"), cluster.dsn("pipeline"), "pipeline") as start,
     ):
         source.execute(SHOP.encode())
-        url = start().url("")
+        url = start(export_schedule="17 3 * * *").url("")
         for name, options in (("mailer", "max_deliveries => 3"), ("search-index", "kind => 'cursor'")):
             log.execute(f"select pipeline.create_consumer('{name}', {options})".encode())
         is_over = threading.Event()
