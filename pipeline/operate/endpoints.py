@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from functools import partial
 from typing import get_args
@@ -12,8 +13,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from pipeline.api import problems
 from pipeline.api.models import Ready
-from pipeline.api.shared_reads import SharedReads
+from pipeline.api.shared_reads import SharedBody, SharedReads
 from pipeline.config.settings import Config
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.operate import metrics, readiness
 from pipeline.operate.status_reader import SharedStatus
 from pipeline.postgres.kept_connection import CheckConnections
@@ -21,6 +23,8 @@ from pipeline.process.shared_check import SharedCheck
 
 READY_SECONDS = 1.0
 """Seconds for which all requests get the same answer of `/readyz`, because each check opens sessions."""
+SCRAPE_SECONDS = 2.3
+"""Seconds that a scrape waits for the databases."""
 
 
 def router(config: Config, server: str, reads: SharedReads, shared: SharedStatus) -> APIRouter:
@@ -50,7 +54,7 @@ def router(config: Config, server: str, reads: SharedReads, shared: SharedStatus
         found = await checks[role].result()
         return JSONResponse({"ready": not found.reasons, **vars(found)}, status_code=503 if found.reasons else 200)
 
-    rendered = reads.body(partial(_render_metrics, server, shared))
+    scraped = _ScrapeBody(reads.body(partial(_render_metrics, server, shared)))
 
     @routes.get(
         "/metrics",
@@ -59,16 +63,40 @@ def router(config: Config, server: str, reads: SharedReads, shared: SharedStatus
         responses=problems.documented(),
     )
     async def all_metrics() -> Response:
-        """The metrics, which may be 2 s old; 503 if the pipeline database does not answer."""
-        return Response(await rendered.read(), media_type=CONTENT_TYPE_LATEST)
+        """The metrics, which may be 2 s old, within 2.5 s; few of them while the pipeline database does not answer."""
+        return Response(await scraped.read(), media_type=CONTENT_TYPE_LATEST)
 
     return routes
+
+
+class _ScrapeBody:
+    """The body of `/metrics`; if a reading takes longer than SCRAPE_SECONDS, that of the reading before."""
+
+    def __init__(self, shared: SharedBody) -> None:
+        self._shared = shared
+        self._latest = metrics.render_build()
+        self._reading: asyncio.Task[None] | None = None
+
+    async def read(self) -> bytes:
+        """Return the body within SCRAPE_SECONDS; without a reading before, it has this server's version only."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read())
+        done, _ = await asyncio.wait({self._reading}, timeout=SCRAPE_SECONDS)
+        for reading in done:
+            reading.result()
+        return self._latest
+
+    async def _read(self) -> None:
+        try:
+            self._latest = await self._shared.read()
+        except DatabaseUnavailableError:
+            self._latest = metrics.render_unavailable()
 
 
 def _render_metrics(server: str, shared: SharedStatus, opened: CheckConnections) -> bytes:
     now = shared.read(opened)
     reasons = [*readiness.elsewhere(now.roles, server), *now.reasons]
-    return metrics.render(replace(now, reasons=reasons))
+    return metrics.render(replace(now, reasons=reasons), leads=readiness.leads(now.roles, server))
 
 
 def _shared_checks(config: Config, server: str) -> dict[readiness.Role | None, SharedCheck[readiness.ReadinessReport]]:

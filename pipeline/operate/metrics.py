@@ -12,14 +12,16 @@ from pipeline.capture.catchup.plan import BacklogPart
 from pipeline.consumers.status import ConsumerStatus
 from pipeline.exports.status import ExportStatus
 from pipeline.followers.operating import follower_metrics
+from pipeline.log.latency import CommitLatency
 from pipeline.log.tables import KnownTable
-from pipeline.operate.lag.model import PARTS
+from pipeline.operate.lag.lag_metrics import collect_lag
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.retention import RetentionStatus
 from pipeline.operate.status import PipelineStatus
 from pipeline.operate.verify.verifications import StoredVerification
 from pipeline.operate.ways import WayCount
 from pipeline.snapshots.snapshot_status import SnapshotStatus
+from pipeline.version import installed_version
 from pipeline.wires.pgdeltastream import metrics
 from pipeline.wires.walstream import walstream_metrics
 
@@ -29,6 +31,10 @@ _GAUGES: dict[str, tuple[str, str]] = {
     "staged_lsn_bytes": ("staged_lsn", "The LSN up to which changes are staged."),
     "shuffled_lsn_bytes": ("shuffled_lsn", "The LSN of the last transaction in the events table."),
     "slot_retained_bytes": ("retained_bytes", "Bytes of WAL that the source keeps for the slot."),
+    "slot_safe_wal_bytes": (
+        "safe_wal_bytes",
+        "Bytes of WAL that the source may still write before it can remove WAL that the slot needs.",
+    ),
     "last_seq": ("last_seq", "Newest seq in the events table."),
     "open_transaction_changes": ("open_changes", "Staged changes of a transaction that has not ended yet."),
 }
@@ -39,33 +45,60 @@ _COUNTERS: dict[str, tuple[str, str]] = {
 }
 
 
-def render(status: PipelineStatus) -> bytes:
-    """A status in Prometheus' exposition format."""
+def render(status: PipelineStatus, *, leads: bool = False) -> bytes:
+    """A status in Prometheus' exposition format. `leads`: this server writes the log."""
+    return _render(_Snapshot(status, leads))
+
+
+def render_unavailable() -> bytes:
+    """Return the metrics that are known while the pipeline database does not answer."""
+    return _render(_Constant([_up(pipeline=False), _build(installed_version()), _ready(replicating=False)]))
+
+
+def render_build() -> bytes:
+    """Return the metrics that are known before the first reading of the status."""
+    return _render(_Constant([_build(installed_version())]))
+
+
+def _render(collector: Collector) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Snapshot(status))
+    registry.register(collector)
     return generate_latest(registry)
 
 
+class _Constant(Collector):
+    def __init__(self, found: Sequence[Metric]) -> None:
+        self._found = found
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics that were given."""
+        yield from self._found
+
+
 class _Snapshot(Collector):
-    def __init__(self, status: PipelineStatus) -> None:
-        self._status = status
+    def __init__(self, status: PipelineStatus, leads: bool) -> None:
+        self._status, self._leads = status, leads
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric of the snapshot that has a value."""
+        yield _up(pipeline=True, source=self._status.source_version is not None)
+        yield _build(self._status.version)
+        yield GaugeMetricFamily("pipeline_leader", "1 on the server that writes the log.", value=float(self._leads))
         values = {**vars(self._status.progress), **vars(self._status)}
         for name, (attribute, text) in _GAUGES.items():
             if values[attribute] is not None:
                 yield GaugeMetricFamily(f"pipeline_{name}", text, value=values[attribute])
         for name, (attribute, text) in _COUNTERS.items():
             yield CounterMetricFamily(f"pipeline_{name}", text, value=values[attribute])
-        yield from collect_lag(self._status)
+        yield from collect_lag(self._status.lag, self._status.lag_bytes, self._status.lag_seconds)
+        yield from _latency(self._status.commit_to_inserted)
         yield from _ways(self._status.ways)
         role_up = GaugeMetricFamily("pipeline_role_running", "1 while the role is held and running.", labels=["role"])
         for role in self._status.roles:
             role_up.add_metric([role.role], float(role.held and role.state == "running"))
         yield role_up
         yield from _failed_schedules(self._status.failed_schedules)
-        yield GaugeMetricFamily("pipeline_ready", "1 while replicating.", value=float(self._status.replicating))
+        yield _ready(self._status.replicating)
         yield GaugeMetricFamily(
             "pipeline_tables_not_captured",
             "Tables of which some changes are not captured.",
@@ -88,6 +121,35 @@ class _Snapshot(Collector):
         yield from _consumers(self._status.consumers)
         yield from follower_metrics.collect(self._status.followers)
         yield from _dead_letters(self._status.dead_letters)
+
+
+def _up(**databases: bool) -> Metric:
+    """1 for each database that answered, 0 for one that did not."""
+    family = GaugeMetricFamily("pipeline_up", "1 if the database answers this server.", labels=["database"])
+    for name, answers in databases.items():
+        family.add_metric([name], float(answers))
+    return family
+
+
+def _build(version: str) -> Metric:
+    family = GaugeMetricFamily("pipeline_build_info", "1; the label has this server's version.", labels=["version"])
+    family.add_metric([version], 1.0)
+    return family
+
+
+def _ready(replicating: bool) -> Metric:
+    return GaugeMetricFamily("pipeline_ready", "1 while replicating.", value=float(replicating))
+
+
+def _latency(measured: CommitLatency | None) -> Iterator[Metric]:
+    """Quantiles of the time from commit to insert; no metric without an event."""
+    if measured is None:
+        return
+    text = "Seconds from the commit at the source to the insert into the events table, of the newest 1,000 events."
+    family = GaugeMetricFamily("pipeline_commit_to_inserted_seconds", text, labels=["quantile"])
+    family.add_metric(["0.5"], measured.median_seconds)
+    family.add_metric(["0.99"], measured.p99_seconds)
+    yield family
 
 
 def _failed_schedules(found: Mapping[str, str]) -> Iterator[Metric]:
@@ -272,33 +334,3 @@ def _retention(now: RetentionStatus) -> Iterator[Metric]:
     for holder in now.held_by:
         held.add_metric([holder.kind, holder.name], 1.0)
     yield held
-
-
-def collect_lag(status: PipelineStatus) -> Iterator[Metric]:
-    """The lag in two forms: without a label, the lag of the events table; with the label `stage`, the stage's."""
-    size = GaugeMetricFamily(
-        "pipeline_lag_bytes", "WAL of the source that is not in the events table yet; by stage.", labels=["stage"]
-    )
-    seconds = GaugeMetricFamily(
-        "pipeline_lag_seconds",
-        "Age of the oldest change that is not in the events table yet, 0 if all are; by stage.",
-        labels=["stage"],
-    )
-    if status.lag_bytes is not None:
-        size.add_metric([], status.lag_bytes)
-    if status.lag_seconds is not None:
-        seconds.add_metric([], status.lag_seconds)
-    for stage in status.lag.stages if status.lag else ():
-        size.add_metric([stage.stage], stage.behind_bytes)
-        if stage.behind_seconds is not None:
-            seconds.add_metric([stage.stage], stage.behind_seconds)
-    if status.lag and not status.lag.stages and status.lag_seconds is not None:
-        seconds.add_metric(["shuffled"], status.lag_seconds)  # alerts need the lag even if the source does not answer
-    yield from (family for family in (size, seconds) if family.samples)
-    if status.lag:
-        limited = GaugeMetricFamily(
-            "pipeline_lag_limited_by", "1 for the part that is the main cause of lag.", labels=["part"]
-        )
-        for part in PARTS:
-            limited.add_metric([part], float(part == status.lag.limits[0].part))
-        yield limited

@@ -72,6 +72,11 @@ def elsewhere(held: Sequence[RoleState], server: str) -> list[str]:
     ]
 
 
+def leads(held: Sequence[RoleState], server: str) -> bool:
+    """True if this server writes the log."""
+    return any(role.held and role.server == server and role.role == "shuffle" for role in held)
+
+
 def _silent_source(config: Config) -> list[str]:
     with connections.answering(config.source, "source", CHECK_SECONDS, name="pipeline readiness"):
         return []

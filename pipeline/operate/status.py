@@ -26,7 +26,9 @@ from pipeline.exports import status as export_status
 from pipeline.exports.status import ExportStatus
 from pipeline.followers.operating import status as followers
 from pipeline.followers.operating.status import FollowerStatus
-from pipeline.log import dead_letters, tables
+from pipeline.log import dead_letters, latency, tables
+from pipeline.log.latency import CommitLatency
+from pipeline.log.table import EventsTable
 from pipeline.log.tables import KnownTable
 from pipeline.operate import adoption, retention, ways
 from pipeline.operate.adoption import BacklogAdoption
@@ -59,7 +61,10 @@ IDLE_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class PipelineProgress:
-    """The counters of the pipeline database. LSNs are integers, None before the first start."""
+    """The counters of the pipeline database. LSNs are integers, None before the first start.
+
+    `complete_at`: when the source, by its clock, was last seen to have written no more than the log has.
+    """
 
     staged_lsn: lsn.Shown | None = None
     open_lsn: lsn.Shown | None = None
@@ -69,6 +74,7 @@ class PipelineProgress:
     shuffled_lsn: lsn.Shown | None = None
     shuffled_at: datetime | None = None
     unshuffled: bool = False
+    complete_at: datetime | None = None
     last_seq: int | None = None
     events: int = 0
     changes_per_second: float | None = None
@@ -94,6 +100,7 @@ class PipelineStatus:
     source_lsn: lsn.Shown | None = None
     confirmed_lsn: lsn.Shown | None = None
     retained_bytes: int | None = None
+    safe_wal_bytes: int | None = None
     lag_bytes: int | None = None
     lag_seconds: float | None = None
     progress: PipelineProgress = field(default_factory=PipelineProgress)
@@ -103,6 +110,7 @@ class PipelineStatus:
     rewritten: list[RewrittenTable] = field(default_factory=list)
     gaps: list[CaptureGap] = field(default_factory=list)
     events_tables: list[KnownTable] = field(default_factory=list)
+    commit_to_inserted: CommitLatency | None = None
     exports: ExportStatus | None = None
     retention: RetentionStatus | None = None
     consumers: list[ConsumerStatus] = field(default_factory=list)
@@ -151,6 +159,7 @@ def collect(config: Config, patience: float = 60.0, opened: CheckConnections | N
         found = replace(
             now,
             events_tables=tables.known(connection),
+            commit_to_inserted=latency.measure_newest(connection, EventsTable.parse(config.events_table)),
             exports=_exports(config, connection, now),
             retention=retention.read(config, connection),
             consumers=consumer_status.find_consumers(connection),
@@ -255,6 +264,7 @@ def _with_source(
         source_lsn=at.written,
         confirmed_lsn=at.confirmed,
         retained_bytes=None if at.restart is None else at.written - at.restart,
+        safe_wal_bytes=at.safe_bytes,
         not_captured=reading.not_captured,
         slots=reading.slots,
         slot_marked=reading.marked,
@@ -309,9 +319,13 @@ def _progress(connection: Connection, source_id: uuid.UUID) -> tuple[PipelinePro
 
 
 def _lag_seconds(progress: PipelineProgress, lag: int | None, *, running: bool) -> float | None:
-    """Return 0 if caught up; else the age of the newest event, the best known value."""
+    """Return 0 if caught up; else the seconds since the log is known to have had everything.
+
+    That is when the newest event was committed, or when the source last had written no more than the log has.
+    """
     if running and not progress.unshuffled and lag is not None and lag < IDLE_BYTES:
         return 0.0
-    if progress.shuffled_at is None or progress.read_at is None:
+    known = [at for at in (progress.shuffled_at, progress.complete_at) if at is not None]
+    if not known or progress.read_at is None:
         return None
-    return max(0.0, round((progress.read_at - progress.shuffled_at).total_seconds(), 3))
+    return max(0.0, round((progress.read_at - max(known)).total_seconds(), 3))

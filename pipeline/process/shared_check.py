@@ -26,6 +26,7 @@ class SharedCheck(Generic[T]):
         """Return the answer. If a caller is cancelled, the search continues, since other callers may wait for it."""
         if self._task is None or (self._task.done() and time.monotonic() - self._ended >= self._seconds):
             self._task = asyncio.create_task(self._run())
+            self._task.add_done_callback(_take_error)  # callers may have gone by then
         return await asyncio.shield(self._task)
 
     async def _run(self) -> T:
@@ -33,3 +34,9 @@ class SharedCheck(Generic[T]):
             return await asyncio.get_running_loop().run_in_executor(self._executor, self._check)
         finally:
             self._ended = time.monotonic()
+
+
+def _take_error(task: asyncio.Task[T]) -> None:
+    """Let the event loop not report an error that no caller has waited for."""
+    if not task.cancelled():
+        task.exception()

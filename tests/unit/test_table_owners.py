@@ -332,7 +332,7 @@ OWNERS = {
     "pipeline.wire_counters": Owner("pipeline/wires/walstream"),
     "pipeline.wal_written": Owner(
         "pipeline/capture/replication",
-        {"pipeline/consumers/queue": YIELDS_TO_LOG, "pipeline/operate/lag": REPORT},
+        {"pipeline/consumers/queue": YIELDS_TO_LOG, "pipeline/operate": REPORT, "pipeline/operate/lag": REPORT},
     ),
     "pipeline.worker_load": Owner(
         "pipeline/capture/replication",

@@ -50,7 +50,9 @@ _REFUSES_FAILOVER = (
 class Slot:
     """A logical slot as pg_replication_slots shows it; LSNs as integers.
 
-    `retained_bytes`: WAL that the source keeps for it. `holder`: application_name of the program that reads it.
+    `retained_bytes`: WAL that the source keeps for it. `safe_bytes`: WAL that can still be written before the slot may
+    be lost; None without `max_slot_wal_keep_size`, and for a lost slot. `holder`: application_name of the program that
+    reads it.
     `inactive_since`: when it was last read, if the source knows that (Postgres 17), in ISO 8601 for any DateStyle.
     `failover`: standbys may keep a copy of it; None before Postgres 17.
     """
@@ -66,6 +68,7 @@ class Slot:
     confirmed_lsn: lsn.Shown | None
     wal_status: str | None
     retained_bytes: int | None
+    safe_bytes: int | None = None
     inactive_since: str | None = None
     failover: bool | None = None
 

@@ -50,6 +50,7 @@ class AtSource:
     written: int
     read_at: datetime
     restart: int | None = None
+    safe_bytes: int | None = None
     confirmed: int | None = None
     sender: int | None = None
     wait_event: str | None = None
@@ -178,8 +179,9 @@ def read_source(
             version = connections.server_version(source)
         except psycopg.OperationalError as error:
             raise connections.unavailable(config.source, "source", error) from error
-    restart, confirmed = (anchor.restart_lsn, anchor.confirmed_lsn) if anchor else (None, None)
-    at = AtSource(**row, restart=restart, confirmed=confirmed, sender=values["sender"])
+    if anchor is not None:
+        row |= {"restart": anchor.restart_lsn, "safe_bytes": anchor.safe_bytes, "confirmed": anchor.confirmed_lsn}
+    at = AtSource(**row, sender=values["sender"])
     ours = slot_lag.measure_lags(found, config.slot, at.written)
     return SourceReading(at, holder[0] if holder else None, ours, missing, marked, clients, narrowed, version)
 

@@ -13,6 +13,7 @@ import pytest
 
 from pipeline.operate import readiness
 from pipeline.postgres import role_locks
+from pipeline.version import installed_version
 from tests.fixtures.api import Api, answering
 from tests.fixtures.waiting import eventually
 
@@ -39,15 +40,24 @@ def running(dsn: str, server: str) -> Iterator[None]:
 def ready(api: Api) -> tuple[int, float]:
     """What /readyz answers, and pipeline_ready."""
     status = api.get("/readyz").status_code
-    lines = api.get("/metrics").text.splitlines()
-    return status, float(next(line.split()[1] for line in lines if line.startswith("pipeline_ready ")))
+    return status, metrics(api).get("pipeline_ready", -1.0)
+
+
+def metrics(api: Api) -> dict[str, float]:
+    """What /metrics answers, by name with labels."""
+    lines = [line.rsplit(" ", 1) for line in api.get("/metrics").text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in lines}
 
 
 def test_a_source_that_is_frozen(database_dsn: str, source_dsn: str, silent: str) -> None:
     with answering(database_dsn, source_dsn=source_dsn) as api, running(database_dsn, "test:1"):
         eventually(lambda: ready(api) == (200, 1.0))  # a look has two seconds
+        found = metrics(api)
+        assert (found['pipeline_up{database="source"}'], found["pipeline_leader"]) == (1.0, 1.0)
     with answering(database_dsn, source_dsn=silent) as api, running(database_dsn, "test:1"):
-        assert ready(api) == (503, 0.0)
+        eventually(lambda: ready(api) == (503, 0.0))
+        found = metrics(api)
+        assert (found['pipeline_up{database="source"}'], found['pipeline_up{database="pipeline"}']) == (0.0, 1.0)
         eventually(lambda: any("source" in reason for reason in api.get("/readyz").json()["reasons"]))
 
 
@@ -74,13 +84,14 @@ def workers() -> int:
 
 def test_a_standby(database_dsn: str, source_dsn: str) -> None:
     with answering(database_dsn, source_dsn=source_dsn) as api, running(database_dsn, "elsewhere:1"):
-        assert ready(api) == (503, 0.0)
+        eventually(lambda: ready(api) == (503, 0.0))
         roles = ("api", "replication", "shuffle", "schedule")
 
         def by_role() -> None:
             assert [api.get("/readyz", role=role).status_code for role in roles] == [200, 200, 200, 503]
 
         eventually(by_role)
+        assert metrics(api)["pipeline_leader"] == 0.0
         assert api.get("/readyz", role="writer").status_code == 422
         assert api.get("/healthz").status_code == 200
 
@@ -88,4 +99,7 @@ def test_a_standby(database_dsn: str, source_dsn: str) -> None:
 def test_a_pipeline_database_that_is_frozen(source_dsn: str, silent: str) -> None:
     assert 2 * readiness.CHECK_SECONDS < 5  # connecting, then asking
     with answering(silent, source_dsn=source_dsn) as api:
-        assert [api.get(path).status_code for path in ("/metrics", "/healthz")] == [503, 200]
+        assert [api.get(path).status_code for path in ("/metrics", "/healthz")] == [200, 200]
+        known = {'pipeline_up{database="pipeline"}': 0.0, "pipeline_ready": 0.0}
+        known[f'pipeline_build_info{{version="{installed_version()}"}}'] = 1.0
+        eventually(lambda: metrics(api) == known)

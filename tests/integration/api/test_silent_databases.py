@@ -1,4 +1,4 @@
-"""Requests while the databases are frozen: each is answered with 503, soon, in the form of its wire."""
+"""Requests while the databases are frozen: each is answered soon with 503, in the form of its wire, or with metrics."""
 
 from __future__ import annotations
 
@@ -67,7 +67,11 @@ def test_each_request_is_answered_while_the_databases_are_silent(
         assert list(rpc.read()) == []
         proxy.freeze()
         answers = dict(zip(REQUESTS, at_once.map(lambda ask: ask(api), REQUESTS.values()), strict=True))
-        assert {name: answer.status_code for name, answer in answers.items()} == dict.fromkeys(REQUESTS, 503)
+        expected = dict.fromkeys(REQUESTS, 503) | {"metrics": 200}
+        assert {name: answer.status_code for name, answer in answers.items()} == expected
+        assert {'pipeline_up{database="pipeline"} 0.0', "pipeline_ready 0.0"} < set(
+            answers["metrics"].text.splitlines()
+        )
         assert answers["receive"].json()["title"].startswith("the pipeline database does not answer")
         assert answers["PG Delta Stream"].json() == {"error": "unable to init session"}
         with pytest.raises(grpc.RpcError) as ended:

@@ -20,6 +20,7 @@ from pipeline.operate.status_reader import StatusReader
 from pipeline.postgres import kept_connection
 from pipeline.version import installed_version
 from tests.fixtures.api import Api
+from tests.fixtures.small_log import add_inserts
 from tests.fixtures.waiting import eventually
 
 SOURCE = uuid.UUID(int=1)
@@ -39,6 +40,15 @@ WRITTEN = """
     insert into pipeline.wal_written (source_id, epoch, lsn, written_at)
     values (%(source)s, 0, 1400, now() - interval '95 s'), (%(source)s, 0, 1600, now() - interval '93 s'),
         (%(source)s, 1, 95, now() - interval '12 s')
+"""
+
+IDLE = f"""
+    insert into pipeline.replication_progress (source_id, epoch, position, commit_lsn) values ('{SOURCE}', 0, 150, 100);
+    insert into pipeline.shuffle_progress (source_id, epoch, commit_lsn, committed_at)
+    values ('{SOURCE}', 0, 100, now() - interval '1 h');
+    insert into pipeline.wal_written (source_id, epoch, lsn, written_at)
+    values ('{SOURCE}', 0, 90, now() - interval '2 h'), ('{SOURCE}', 0, 150, now() - interval '7 min'),
+        ('{SOURCE}', 0, 151, now() - interval '1 min')
 """
 
 
@@ -158,3 +168,30 @@ def test_a_source_that_is_away_is_a_reason_and_no_list(api: Callable[..., Api], 
     answer = served.get("/v1/slots")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
     assert served.get("/v1/lag").json() == {"data": []}
+
+
+def test_lag_begins_when_the_log_was_last_complete(api: Callable[..., Api], log: psycopg.Connection[Any]) -> None:
+    """While the source does not answer. The last commit is an hour old, but nothing was late 7 minutes ago."""
+    log.execute(IDLE)
+    assert api().get("/v1/status").json()["lag_seconds"] == pytest.approx(7 * 60, abs=50)
+
+
+def test_lag_begins_at_the_last_commit_if_staged_changes_wait(
+    api: Callable[..., Api], log: psycopg.Connection[Any]
+) -> None:
+    log.execute(IDLE)
+    log.execute("update pipeline.replication_progress set commit_lsn = 140")
+    assert api().get("/v1/status").json()["lag_seconds"] == pytest.approx(60 * 60, abs=50)
+
+
+def test_metrics_show_how_long_commits_take(served: Api, log: psycopg.Connection[Any]) -> None:
+    assert "pipeline_commit_to_inserted_seconds" not in served.get("/metrics").text
+    add_inserts(log, 100)
+    log.execute("update sequin_events set inserted_at = committed_at + (seq - 2) * interval '1 ms'")
+
+    def as_metrics() -> None:
+        lines = served.get("/metrics").text.splitlines()
+        assert 'pipeline_commit_to_inserted_seconds{quantile="0.5"} 0.048' in lines
+        assert 'pipeline_commit_to_inserted_seconds{quantile="0.99"} 0.097' in lines
+
+    eventually(as_metrics)

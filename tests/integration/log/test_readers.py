@@ -67,7 +67,7 @@ def test_a_new_kind_of_reader_holds_retention_back_and_is_shown(
     assert '"name": "telegraph"' in shown and '"reader": "telegraph"' in shown and REMEDY in shown
     exposed = metrics.render(status).decode()
     assert 'pipeline_retention_held{kind="wire",name="telegraph"} 1.0' in exposed
-    assert 'pipeline_lag_bytes{stage="consumed"} 149.0' in exposed
+    assert 'pipeline_stage_lag_bytes{stage="consumed"} 149.0' in exposed
     retention_report.show_dry_run(found)
     assert f'wire "telegraph" is at 120; {REMEDY}' in " ".join(capsys.readouterr().out.split())
 

@@ -13,10 +13,10 @@ from pipeline.cli.render import status as lag_report
 from pipeline.exports.ledger import ExportRun
 from pipeline.exports.status import ExportStatus
 from pipeline.log.readers import LaggingReader
-from pipeline.operate import metrics
 from pipeline.operate.lag import causes, lsn_times
 from pipeline.operate.lag import stages as lag_stages
 from pipeline.operate.lag.facts import AtSource, LagFacts, OldestTransaction, RoleSession, StoredPositions
+from pipeline.operate.lag.lag_metrics import collect_lag
 from pipeline.operate.lag.lsn_times import NearestSamples
 from pipeline.operate.lag.model import LATE_SECONDS, PARTS, LagLimit, LagReport, LagStage
 from pipeline.operate.lag.reader_causes import HELD_BYTES
@@ -227,12 +227,13 @@ def test_before_the_first_look_it_is_at_least_so_long_ago() -> None:
 
 def test_as_metrics_and_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     lag = LagReport(limits(FACTS, decoded=LATE), 1000, stages(decoded=LATE))
-    families = {
-        family.name: family for family in metrics.collect_lag(PipelineStatus(lag_bytes=9, lag_seconds=8.0, lag=lag))
-    }
+    families = {family.name: family for family in collect_lag(lag, 9, 8.0)}
     size, seconds, limited = (families[f"pipeline_lag_{name}"].samples for name in ("bytes", "seconds", "limited_by"))
     assert [(sample.labels, sample.value) for sample in size[:2]] == [({}, 9), ({"stage": "decoded"}, 1)]
     assert seconds[1].value == LATE
+    by_stage = families["pipeline_stage_lag_seconds"].samples
+    assert [(sample.labels, sample.value) for sample in by_stage][:1] == [({"stage": "decoded"}, LATE)]
+    assert len(by_stage) == len(families["pipeline_stage_lag_bytes"].samples) == 4
     assert {sample.labels["part"]: sample.value for sample in limited} == {
         part: float(part == "decoding") for part in PARTS
     }
