@@ -137,11 +137,14 @@ bench: $(VENV)/.bench ## Speed, memory, latency beside pg_recvlogical and Debezi
 bench-%: $(VENV)/.bench
 	@$(BIN)/python -m tests.benchmarks --part $* $(ARGS)
 
-# The test of streams in browsers is left out in CI only where apt-get cannot bring what it needs.
+# Tests in browsers, and of alerts, are left out in CI only where apt-get cannot bring what they need.
 .browser:
 	@if [ "$(CI)" = true ] && [ "$$(id -u)" = 0 ] && ! command -v chromium >/dev/null && command -v apt-get >/dev/null; then \
 	  echo "Installing chromium"; apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
 	    apt-get -qq install --yes --no-install-recommends chromium >/dev/null || touch $(VENV)/.no-browser; fi
+	@if [ "$(CI)" = true ] && [ "$$(id -u)" = 0 ] && ! command -v promtool >/dev/null && command -v apt-get >/dev/null; then \
+	  echo "Installing prometheus"; apt-get -qq update && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+	    apt-get -qq install --yes --no-install-recommends prometheus >/dev/null || true; fi
 
 # What lets a dozen JVMs of the tests start in half the time. An empty file: they start as they always did.
 $(VENV)/spark-classes.jsa: | $(VENV)/.dev

@@ -86,7 +86,7 @@ def test_every_sort_of_value(value: Any, shown: str) -> None:
             '{"name": "s", "plugin": "pgoutput", "database": "db", "two_phase": false, "temporary": false, '
             '"active_pid": null, "holder": null, "restart_lsn": "2/AB", "restart_lsn_bytes": 8589934763, '
             '"confirmed_lsn": null, "confirmed_lsn_bytes": null, '
-            '"wal_status": "lost", "retained_bytes": 5, "inactive_since": null, "failover": null}',
+            '"wal_status": "lost", "retained_bytes": 5, "safe_bytes": null, "inactive_since": null, "failover": null}',
         ),
         (
             DeadLetter(1, "parked", 1, LSN, 3, "a.b", "insert", "k", "p.e", 9, None, "c", "23505", 2, AT, AT),
