@@ -15,7 +15,6 @@ from pipeline.followers.operating import follower_metrics
 from pipeline.log.latency import CommitLatency
 from pipeline.log.tables import KnownTable
 from pipeline.operate.lag.lag_metrics import collect_lag
-from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.retention import RetentionStatus
 from pipeline.operate.status import PipelineStatus
 from pipeline.operate.verify.verifications import StoredVerification
@@ -110,10 +109,7 @@ class _Snapshot(Collector):
             value=len(self._status.rewritten),
         )
         yield from _of_jobs(self._status)
-        yield from _slots(self._status.slots)
-        if self._status.failover and self._status.failover.ready is not None:
-            text = "1 if each standby in PIPELINE_SOURCE_DSN that answers has a copy of the slot."
-            yield GaugeMetricFamily("pipeline_slot_failover_ready", text, value=float(self._status.failover.ready))
+        yield from _slots(self._status)
         yield from _parts(self._status.catchup)
         yield from metrics.collect(self._status.sessions)
         yield from walstream_metrics.collect(self._status.walstream)
@@ -175,12 +171,15 @@ def _of_jobs(now: PipelineStatus) -> Iterator[Metric]:
         yield from _verification(now.verification)
 
 
-def _slots(found: Sequence[SlotLag]) -> Iterator[Metric]:
-    """The lag of each of our slots behind the source's end of WAL."""
+def _slots(now: PipelineStatus) -> Iterator[Metric]:
+    """The lag of each of our slots behind the source's end of WAL, and if standbys have a copy of the slot."""
+    if now.failover and now.failover.ready is not None:
+        text = "1 if each standby in PIPELINE_SOURCE_DSN that answers has a copy of the slot."
+        yield GaugeMetricFamily("pipeline_slot_failover_ready", text, value=float(now.failover.ready))
     lag = GaugeMetricFamily(
         "pipeline_slot_lag_bytes", "WAL that the source has written and the slot has not confirmed.", labels=["slot"]
     )
-    for slot in found:
+    for slot in now.slots:
         if slot.lag_bytes is not None:
             lag.add_metric([slot.name], float(slot.lag_bytes))
     if lag.samples:
