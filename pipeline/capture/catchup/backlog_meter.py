@@ -76,7 +76,10 @@ class BacklogMeter:
         if threshold is None or (end := self.wal_end()) is None:
             return None
         if end - position > threshold:
-            until = queries.value(self._source, _STANDBYS_END)
+            try:
+                until = queries.value(self._source, _STANDBYS_END)
+            except psycopg.errors.InFailedSqlTransaction:  # another thread's transaction, which ends by itself
+                return None
             if until is None:
                 return end, None
             return (until, until) if until - position > threshold else None

@@ -168,13 +168,13 @@ class CatchUpCoordinator:
 
     async def _take_over(self, claim: WorkerClaim, part: BacklogPart) -> None:
         """Give the part's staged rows to worker 0; while the part's helper is running, wait for the helper instead."""
+        last = part.worker == self._parts[-1].worker  # before any wait, during which the plan is read again
         if not part.complete and self._pool.is_running(part.worker):
             if part.until_lsn is not None:
                 await self._wait_for(part)
                 return
             await self._pool.end(part.worker)
         self._pool.exclude(part.worker)
-        last = part is self._parts[-1]
         other = await WorkerClaim.acquire(self._staging, self._stored.id, part.worker)
         await store.absorb_part(self._staging, other, claim)
         logger.info(
