@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
+import httpx
 import psycopg
 import pytest
 from playwright.sync_api import Browser
@@ -87,6 +88,7 @@ def test_screens_stay_good_under_load(
 @pytest.mark.usefixtures("source")
 def test_a_standby_names_the_leader(browser: Browser, serve: Callable[..., Serving]) -> None:
     leader, standby = serve(), serve(wait=False)
+    eventually(lambda: standby.get("/healthz").status_code == 200, errors=(AssertionError, httpx.TransportError))
     eventually(lambda: "standing by" in standby.log())
     with ConsoleTab(browser, standby.url("")) as tab:
         tab.open("server")
@@ -185,6 +187,7 @@ def test_a_proxy_may_add_a_prefix_and_a_password(
 
 def test_a_table_that_is_renamed_and_dropped_keeps_its_history(tab: ConsoleTab, shop: Shop) -> None:
     shop.source.execute("create table old_name (id int primary key, v text)")
+    shop.source.execute("alter table old_name replica identity full")
     shop.source.execute("insert into old_name values (1, 'first')")
     tab.open("events", "?table=public.old_name&key=1")
     tab.see("v: first")
