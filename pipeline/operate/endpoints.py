@@ -74,23 +74,23 @@ class _ScrapeBody:
 
     def __init__(self, shared: SharedBody) -> None:
         self._shared = shared
-        self._latest = metrics.render_build()
-        self._reading: asyncio.Task[None] | None = None
+        self._latest: bytes | None = None
+        self._reading: asyncio.Task[bytes] | None = None
 
     async def read(self) -> bytes:
-        """Return the body within SCRAPE_SECONDS; without a reading before, it has this server's version only."""
+        """Return the body within SCRAPE_SECONDS; the first one as soon as it is read."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read())
-        done, _ = await asyncio.wait({self._reading}, timeout=SCRAPE_SECONDS)
-        for reading in done:
-            reading.result()
-        return self._latest
+        timeout = None if self._latest is None else SCRAPE_SECONDS
+        done, _ = await asyncio.wait({self._reading}, timeout=timeout)
+        return self._reading.result() if done or self._latest is None else self._latest
 
-    async def _read(self) -> None:
+    async def _read(self) -> bytes:
         try:
             self._latest = await self._shared.read()
         except DatabaseUnavailableError:
             self._latest = metrics.render_unavailable()
+        return self._latest
 
 
 def _render_metrics(server: str, shared: SharedStatus, opened: CheckConnections) -> bytes:

@@ -54,11 +54,6 @@ def render_unavailable() -> bytes:
     return _render(_Constant([_up(pipeline=False), _build(installed_version()), _ready(replicating=False)]))
 
 
-def render_build() -> bytes:
-    """Return the metrics that are known before the first reading of the status."""
-    return _render(_Constant([_build(installed_version())]))
-
-
 def _render(collector: Collector) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)

@@ -14,7 +14,7 @@ from pipeline.printable import say
 from pipeline.terminal.drawing import EscapedConsole, EscapedText
 
 LINE_SECONDS = 5.0
-"""The fewest seconds between two lines that say what a command waits for."""
+"""The fewest seconds before and between lines that say what a command waits for."""
 
 
 class TextColumn(rich.progress.TextColumn):
@@ -36,8 +36,8 @@ def beside_output() -> Progress:
 def waiting() -> Iterator[Callable[[str], None]]:
     """Yield a function that says on standard error what a command waits for.
 
-    A terminal shows the newest text, and nothing of it at the end. Elsewhere a text that has changed is a line, at most
-    one every LINE_SECONDS.
+    A terminal shows the newest text, and nothing of it at the end. Elsewhere a text that has changed is a line, one in
+    LINE_SECONDS at most: a short wait prints nothing.
     """
     console = EscapedConsole(stderr=True)
     if not console.is_terminal:
@@ -49,7 +49,7 @@ def waiting() -> Iterator[Callable[[str], None]]:
 
 
 def _lines() -> Callable[[str], None]:
-    before, due = "", 0.0
+    before, due = "", time.monotonic() + LINE_SECONDS
 
     def tell(text: str) -> None:
         nonlocal before, due
