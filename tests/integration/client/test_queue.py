@@ -39,7 +39,7 @@ END_QUEUES = """
     select pg_terminate_backend(pid) from pg_stat_activity
     where application_name = 'pipeline queue' and datname = current_database()
 """
-DOC = (ROOT / "docs/how-to/work-off-a-queue.md").read_text()
+DOC = (ROOT / "docs/how-to/consumers-in-sql.md").read_text()
 WORKER = """
 import sys
 from pipeline.client import Queue

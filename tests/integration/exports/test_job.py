@@ -276,7 +276,7 @@ def test_an_export_command_that_does_not_wait(export_log: Log, config: Config, d
     assert ledger.take_turn(export_log, config)
     settings = {"database_dsn": database_dsn, "data_dir": config.data_dir}
     done = run_command("export", "run", "--no-wait", folder=config.data_dir.parent, **settings)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (1, "looking for new events\n")
     assert done.stderr == "pipeline: an export is already running: somebody; wait for it, or end it\n"
 
 
