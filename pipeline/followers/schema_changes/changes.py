@@ -354,14 +354,15 @@ def request_copies_of_new_tables(
     was dropped and created again replaces the previous one. Raises SchemaChangeError if the settings forbid it.
     """
     here = position.require_existing(follower, registration.source_id, registration.name)
-    values = {**vars(here), "known": list(renames.called(follower)), "partitions_stay": registration.ddl == "stop"}
+    known = renames.called(follower)
+    values = {**vars(here), "known": list(known), "partitions_stay": registration.ddl == "stop"}
     listed = queries.rows(log, NamedTable, statement(_ROOM, "tables_after"), values)
     new = [table.table_oid for table in listed if _is_wanted(config, registration, table)]
     targets = {oid: each.called for oid, each in source_tables.read(config, new).items()} if new else {}
     if not targets:
         return False
     _require_wanted(registration, ".".join(next(iter(targets.values()))))
-    taken = renames.request_copies(state, follower, targets)
+    taken = renames.request_copies(state, follower, targets, known)
     registry.add_tables(state, registration.id, [NamedTable(oid, *name) for oid, name in taken.items()])
     for schema, name in taken.values():
         logger.info("%s: table %s.%s is new", registration.name, schema, name, extra={"action": "follower.new_table"})

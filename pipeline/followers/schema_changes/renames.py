@@ -76,12 +76,15 @@ class TableRenames:
                 text = "%s: table %s.%s was dropped at the source, and is followed no longer"
                 logger.info(text, found.name, each.table_schema, each.table_name, extra=_FORGOTTEN)
 
-    def request_copies(self, log: Connection, follower: Connection, targets: Mapping[int, Name]) -> dict[int, Name]:
+    def request_copies(
+        self, log: Connection, follower: Connection, targets: Mapping[int, Name], known: Mapping[int, Name]
+    ) -> dict[int, Name]:
         """Request copies of tables that the follower lacks, under these names; returns the names that they get.
 
-        Raises ApplierOvertakenError, DatabaseUnavailableError, and SchemaChangeError if existing tables keep the names.
+        `known`: the names of the follower's tables, read before it was found what it lacks. Raises
+        FollowedTablesChangedError if another session has renamed tables since, ApplierOvertakenError,
+        DatabaseUnavailableError, and SchemaChangeError if existing tables keep the names.
         """
-        known = self.called(follower)
         without = {oid: name for oid, name in known.items() if oid not in targets}
         moves = table_names.plan_names(targets, without, partial(source_tables.read, self._config))
         taken = {oid: moves.names[oid] for oid in targets if oid not in moves.gone}
@@ -136,7 +139,7 @@ class TableRenames:
             reached_versions.forget(follower, here, gone)
             copies.forget(follower, here, gone)
         if others:
-            self.request_copies(log, follower, others)
+            self.request_copies(log, follower, others, called)
         return True
 
     def _here(self, follower: Connection) -> FollowerPosition:

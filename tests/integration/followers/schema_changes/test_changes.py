@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import psycopg
 import pytest
 
+from pipeline.errors import FollowedTablesChangedError
 from pipeline.followers import registry
 from pipeline.followers.registry import NamedTable
-from pipeline.followers.running import following, joined_partitions
+from pipeline.followers.running import beginning, following, joined_partitions
+from pipeline.followers.schema_changes.renames import TableRenames
+from pipeline.postgres.connections import Connection
 from pipeline.server.schedule import publish_new_tables
 from pipeline.snapshots.register import InheritanceWatcher
 from tests.fixtures.copying import copying
@@ -113,6 +116,25 @@ def test_a_table_and_its_schema_are_renamed(changed: Changed):
         head = changed.stage.arrive()
         eventually(lambda: changed.made.found.seq >= head)
         assert changed.made.look.execute(f"select a from {schema}.again".encode()).fetchall() == [("z",)]
+
+
+def test_a_table_is_not_copied_if_it_is_renamed_between_two_reads(changed: Changed):
+    made, reads = changed.made, list[Mapping[int, NamedTable]]()
+    changed.run("alter table $t rename to $t_over", "update $t_over set a = 'x'")
+
+    def read_names(session: Connection) -> Mapping[int, NamedTable]:
+        """Read the names. After the first time, let the follower rename the table."""
+        reads.append(beginning.table_names(session, made.found))
+        if len(reads) == 1:
+            with made.running():
+                changed.become_equal(f"{changed.t}_over")
+        return reads[-1]
+
+    with beginning.plain_session(made.found) as session, pytest.raises(FollowedTablesChangedError, match="other names"):
+        TableRenames(changed.stage.config, lambda: made.found, read_names).follow_missing_tables(
+            changed.stage.log, session
+        )
+    assert not changed.is_copied
 
 
 @pytest.mark.parametrize("exchanged", [True, False])
