@@ -113,6 +113,7 @@ def test_after_kill_9_the_next_demo_is_exact(data_dir: Path, tmp_path: Path) -> 
     assert VERDICT in finished(data_dir, tmp_path, seconds=2)
 
 
+@pytest.mark.long
 def test_ctrl_c_stops_everything(data_dir: Path, tmp_path: Path) -> None:
     postgres = EmbeddedServer(data_dir / "postgres")
     prepare(postgres.directory, postgres.bin_dir)

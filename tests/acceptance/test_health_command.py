@@ -71,6 +71,7 @@ def test_a_role_without_http_leaves_a_sign_of_life_until_it_ends(serve: Callable
     assert (status, "is dead or frozen" in said) == (1, True), said
 
 
+@pytest.mark.long
 def test_it_costs_a_fraction_of_another_command(tmp_path: Path) -> None:
     costs = {
         arguments: min(cost(tmp_path, *arguments) for _ in range(3)) for arguments in (("health",), ("--version",))

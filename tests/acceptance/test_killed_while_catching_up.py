@@ -45,7 +45,7 @@ def cut_off(stage: CatchingUp, _: Serving) -> None:
     )
 
 
-@pytest.mark.parametrize("end", [kill, stop, pytest.param(cut_off, marks=pytest.mark.long)])
+@pytest.mark.parametrize("end", [kill, *(pytest.param(each, marks=pytest.mark.long) for each in (stop, cut_off))])
 def test_ended_once_there_is_a_plan(stage: CatchingUp, end: Callable[[CatchingUp, Serving], None]) -> None:
     with stage.first_worker_held():
         server = stage.serve()

@@ -15,8 +15,6 @@ from tests.fixtures.postgres import Cluster, free_port, unique
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
-QUICK = SHAPES[0]
-
 
 class Served:
     """A source, a pipeline database that only has the old table, and the settings of a server for them."""
@@ -73,11 +71,8 @@ def served(shape: Shape, clusters: Callable[[int], Cluster], tmp_path: Path) -> 
         made.close()
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [QUICK, *(pytest.param(shape, marks=pytest.mark.long) for shape in SHAPES if shape is not QUICK)],
-    ids=str,
-)
+@pytest.mark.long
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_a_legacy_table_is_migrated_at_boot(served: Served, shape: Shape):
     before, highest = old_rows(served.log, shape.table), read_on(served.log, shape.table)[-1][0]
     assert "is from an older version" in served.run("check")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from pipeline.postgres.databases import PIPELINE, SOURCE
 from pipeline.postgres.embedded import EmbeddedServer
@@ -47,6 +48,7 @@ def test_the_example_can_be_changed_and_read_with_psql(
     assert not postgres.running()
 
 
+@pytest.mark.long
 def test_a_gap_of_the_example_is_accepted_while_its_server_is_stopped(
     server_directory: Path, serve: Callable[..., Serving], slot_name: str, tmp_path: Path
 ) -> None:

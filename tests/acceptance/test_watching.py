@@ -90,7 +90,7 @@ def test_looks_follow_each_other_in_a_pipe(tmp_path: Path) -> None:
     assert lines[7:10] == lines[2:5]
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("by", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_terminal_is_drawn_in_place(by: int, tmp_path: Path) -> None:
     keyboard, terminal = pty.openpty()
     try:

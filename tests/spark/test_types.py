@@ -15,7 +15,7 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 
 from pyspark_sequin_events.types import arrow_type, element
-from tests.fixtures.postgres import Cluster
+from tests.fixtures.postgres import NEWEST, Cluster
 from tests.spark import fidelity
 from tests.spark.conftest import Pipeline
 from tests.spark.test_state import fold
@@ -75,7 +75,7 @@ class Kinds:
             yield sql.SQL("insert into public.kinds values ({}, {})").format(number, values).as_string()
 
 
-@pytest.fixture(scope="module", params=[18, 15])
+@pytest.fixture(scope="module", params=NEWEST)
 def kinds(
     request: pytest.FixtureRequest,
     clusters: Callable[[int], Cluster],

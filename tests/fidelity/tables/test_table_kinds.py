@@ -20,8 +20,8 @@ from tests.fixtures.postgres import BETWEEN, Cluster
 
 pytestmark = pytest.mark.xdist_group("table kinds")  # for --dist loadgroup: each source is played once
 
-Play = Callable[[int, str, bool], Played]
-"""Of a version and a publication, and whether there are followers beside the source."""
+Play = Callable[[Kind, int, bool], Played]
+"""Of a kind and a version, and whether there are followers beside the source."""
 CASES = [(kind, major) for major in page.MAJORS for kind in page.KINDS if kind.since <= major <= kind.upto]
 FOLLOWED = 18
 """At followers the others are proved by the long tests."""
@@ -29,45 +29,50 @@ FOLLOWED = 18
 
 @pytest.fixture(scope="module")
 def plays(clusters: Callable[[int], Cluster], cluster: Cluster) -> Iterator[Play]:
-    """All kinds of one publication and version, played at the first call."""
+    """All kinds of one publication and version, and of these those that only old versions have, or all others."""
     with ExitStack() as stack:
 
         @cache
-        def begun(major: int, publication: str, follow: bool) -> Played | Exception:
-            kinds = [kind for kind, of_major in CASES if (of_major, kind.publication) == (major, publication)]
+        def begun(major: int, publication: str, is_old: bool, follow: bool) -> Played | Exception:
+            chosen = major, publication, is_old
+            kinds = [kind for kind, of_major in CASES if (of_major, kind.publication, _is_old(kind)) == chosen]
             play = played(clusters(major), cluster, kinds, follow=follow, publication=publication)
             try:
                 return stack.enter_context(play)
             except Exception as error:  # of all kinds: no test waits for it again
                 return error
 
-        def of(major: int, publication: str, follow: bool) -> Played:
-            if isinstance(found := begun(major, publication, follow), Exception):
+        def of(kind: Kind, major: int, follow: bool) -> Played:
+            if isinstance(found := begun(major, kind.publication, _is_old(kind), follow), Exception):
                 raise found
             return found
 
         yield of
 
 
-def each_kind(*long: int) -> pytest.MarkDecorator:
-    """On each version, on these in the long tests only."""
+def _is_old(kind: Kind) -> bool:
+    return kind.upto < FOLLOWED
+
+
+def each_kind(is_long: Callable[[Kind, int], bool]) -> pytest.MarkDecorator:
+    """On each version, on some in the long tests only."""
     return pytest.mark.parametrize(
         ("kind", "major"),
         [
-            pytest.param(kind, major, id=f"{kind.name}-{major}", marks=[pytest.mark.long] if major in long else [])
+            pytest.param(kind, major, id=f"{kind.name}-{major}", marks=[pytest.mark.long] * is_long(kind, major))
             for kind, major in CASES
         ],
     )
 
 
-@each_kind(BETWEEN)
+@each_kind(lambda kind, major: major == BETWEEN or (major < FOLLOWED and not _is_old(kind)))
 def test_the_log_has(kind: Kind, major: int, plays: Play) -> None:
-    assert plays(major, kind.publication, major == FOLLOWED).events[kind.schema] == list(kind.events)
+    assert plays(kind, major, major == FOLLOWED).events[kind.schema] == list(kind.events)
 
 
-@each_kind(*(major for major in page.MAJORS if major != FOLLOWED))
+@each_kind(lambda _, major: major != FOLLOWED)
 def test_a_follower_has(kind: Kind, major: int, plays: Play) -> None:
-    assert plays(major, kind.publication, True).followers[kind.schema] == kind.follower
+    assert plays(kind, major, True).followers[kind.schema] == kind.follower
 
 
 def test_schemas_of_kinds_differ() -> None:

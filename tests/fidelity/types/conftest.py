@@ -10,10 +10,8 @@ import pytest
 from tests.fidelity.types import tables
 from tests.fidelity.types.kinds import Kinds
 from tests.fidelity.types.stage import Comparing
-from tests.fixtures.postgres import Cluster
+from tests.fixtures.postgres import NEWEST, Cluster
 from tests.fixtures.stage import databases
-
-MAJORS = (18, 15)
 
 
 @pytest.fixture(scope="session")
@@ -32,13 +30,13 @@ def stages(clusters: Callable[[int], Cluster], cluster: Cluster) -> Iterator[Cal
         yield stage
 
 
-@pytest.fixture(scope="session", params=MAJORS)
+@pytest.fixture(scope="session", params=NEWEST)
 def stage(request: pytest.FixtureRequest, stages: Callable[[int], Comparing]) -> Comparing:
-    """Each version in turn."""
+    """Each version in turn; the older one in long tests, and in test_types.py."""
     return stages(request.param)
 
 
-@pytest.fixture(scope="session", params=MAJORS)
+@pytest.fixture(scope="session", params=NEWEST)
 def kinds(request: pytest.FixtureRequest, stages: Callable[[int], Comparing]) -> Kinds:
     """Rows that are there once for all tests."""
     return Kinds(stages(request.param))

@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from pipeline.config.settings import load
 from pipeline.operate.repair import reader_role
-from tests.fixtures.postgres import Cluster, unique
+from tests.fixtures.postgres import NEWEST, Cluster, unique
 from tests.fixtures.server import ROOT
 
 OTHER_SETTINGS = {
@@ -53,7 +53,7 @@ EVENT = """
 """
 
 
-@pytest.fixture(scope="module", params=[18, 15])
+@pytest.fixture(scope="module", params=NEWEST)
 def reader(request: pytest.FixtureRequest, clusters: Callable[[int], Cluster]) -> Iterator[psycopg.Connection]:
     """What `migrate --reader` makes, with the settings of another user, and an event of a table that it may see."""
     cluster: Cluster = clusters(request.param)

@@ -9,9 +9,8 @@ import pytest
 from psycopg import sql
 
 from pipeline.config import settings
-from tests.fidelity.types.conftest import MAJORS
 from tests.fidelity.types.stage import Comparing
-from tests.fixtures.postgres import Cluster, unique
+from tests.fixtures.postgres import NEWEST, Cluster, unique
 
 pytestmark = pytest.mark.xdist_group("fidelity")
 
@@ -64,7 +63,7 @@ def _set(what: str, setting: str, value: str, *names: sql.Identifier) -> sql.Com
     return sql.SQL(what + " set {} = {}").format(*names, sql.Identifier(setting), listed)
 
 
-@pytest.fixture(params=MAJORS)
+@pytest.fixture(params=NEWEST)
 def stage(
     request: pytest.FixtureRequest, clusters: Callable[[int], Cluster], database_dsn: str, slot_name: str
 ) -> Iterator[Comparing]:

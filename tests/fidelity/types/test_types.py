@@ -9,6 +9,7 @@ from tests.fidelity.types.kinds import Kinds
 from tests.fidelity.types.stage import Event
 
 pytestmark = pytest.mark.xdist_group("fidelity")  # for --dist loadgroup: one server of each version
+on_both = pytest.mark.parametrize("kinds", [18, 15], indirect=True)
 
 REFUSED = {"pg_node_tree", "pg_ndistinct", "pg_dependencies", "pg_mcv_list", "gtsvector"}
 """Types whose texts Postgres itself does not read, see docs/reference/types.md."""
@@ -21,6 +22,7 @@ BUILT_IN = """
 """
 
 
+@on_both
 @pytest.mark.parametrize("title", cases.GROUPS)
 def test_every_value_and_array_comes_back(kinds: Kinds, title: str) -> None:
     rows = kinds.stage.source.execute(f'select count(*) from public."{title}"').fetchone()
@@ -28,6 +30,7 @@ def test_every_value_and_array_comes_back(kinds: Kinds, title: str) -> None:
     assert kinds.stage.differing(title, kinds.events[title]) == []
 
 
+@on_both
 @pytest.mark.parametrize("title", cases.GROUPS)
 def test_each_type_is_in_record_as_the_page_says(kinds: Kinds, title: str) -> None:
     first: Event = kinds.events[title][0]
@@ -36,6 +39,7 @@ def test_each_type_is_in_record_as_the_page_says(kinds: Kinds, title: str) -> No
     assert written == {name: case.in_record() for name, case in kinds.groups[title].items()}
 
 
+@on_both
 def test_no_built_in_type_is_left_out(kinds: Kinds) -> None:
     source = kinds.stage.source
     of_cases = source.execute(

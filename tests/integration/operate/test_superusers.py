@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from pipeline.operate import role_warnings, superusers
 from pipeline.operate.preflight import check
 from tests.fixtures.followers import Adding, run
-from tests.fixtures.postgres import Cluster, unique
+from tests.fixtures.postgres import Cluster, on_old_and_new, unique
 
 
 @pytest.fixture
@@ -59,6 +59,7 @@ UNTIL_15 = [
 ]
 
 
+@on_old_and_new
 def test_each_way_to_become_a_superuser(any_cluster: Cluster, names: dict[str, str]) -> None:
     with any_cluster.connect() as admin:
         for grants, how in WAYS + (SINCE_16 if any_cluster.major >= 16 else UNTIL_15):

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from tests.fixtures.postgres import Cluster
+from tests.fixtures.postgres import NEWEST, Cluster
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
 
 TABLE = "create table t (id int primary key, note text, big text)"
@@ -17,7 +17,7 @@ TOAST = "alter table t alter big set storage external"
 ROWS = "insert into t select i, 'before', repeat(md5(i::text), 100) from generate_series(1, 9) i"
 
 
-@pytest.fixture(params=[18, 15])
+@pytest.fixture(params=NEWEST)
 def source_cluster(request: pytest.FixtureRequest, clusters: Callable[[int], Cluster]) -> Cluster:
     return clusters(request.param)
 

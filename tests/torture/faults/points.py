@@ -245,7 +245,9 @@ LONG = (
     *((BEFORE_INSERT, _SHUFFLER), (AHEAD, _WORKER), (FIRST_STORED, _WORKER)),
     *((BEFORE_STAGED, acts.WORKER_FROZEN), (BEFORE_CLAIMED, acts.WORKER_FROZEN)),
     *((CLAIMED, _CUT), (BEFORE_EMPTIED, _SHUFFLER), (FREED, _SHUFFLER), (BEFORE_RECORDED, _WORKER)),
-    *((STREAMING, _WORKER),),
+    *((STREAMING, _WORKER), (BEFORE_COPY, _WORKER), (BEFORE_SHUFFLED, _SHUFFLER), (STAGED, _LOG)),
+    *((BEFORE_CONFIRMED, _WORKER), (MOVED_ON, _WORKER), (REMOVING, _WORKER), (BEFORE_TRUNCATE, _CUT)),
+    *((ASKED_WITH_COMMIT, _WORKER),),
 )
 """Those of staged batches that it does not: another fault strikes there, or this one a statement before or after."""
 POINTS = tuple(

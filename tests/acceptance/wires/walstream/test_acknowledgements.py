@@ -169,11 +169,11 @@ def test_another_process_answers_who_serves_the_wire(moving: Place) -> None:
 def test_a_slow_client_holds_the_position_and_nobody_up(place: Place) -> None:
     """The first kind reads nothing at all, the second acknowledges nothing."""
     table = place.table("id int primary key, note text")
-    rows = 4_000
+    rows = 1_000
     with Connection(place.port, window=1 << 16) as frozen, place.client() as slow, place.client() as quick:
         frozen.call().connected.wait(60)
         before = place.position()
-        place.run(f"insert into {table} select n, repeat('x', 200) from generate_series(1, {rows}) n")
+        place.run(f"insert into {table} select n, repeat('x', 800) from generate_series(1, {rows}) n")
         assert ids(of(quick, table, rows)) == list(range(1, rows + 1))
         place.run(f"insert into {table} values (0)")
         assert ids(of(quick, table, 1)) == [0]

@@ -100,11 +100,11 @@ def test_a_large_transaction_and_an_oversize_row_keep_it_up(moving: Place, node_
     with client(moving, node_modules, tmp_path) as node:
         node.printed("Headers")
         moving.run(
-            f"insert into {table} select n, 'x' from generate_series(1, 3000) n",
+            f"insert into {table} select n, 'x' from generate_series(1, 1000) n",
             f"insert into {table} values (0, repeat('x', 5000000))",
             f"insert into {table} values (-1, null)",
         )
         node.printed(f'INSERT public.{table}: {{"id":0}}', f'INSERT public.{table}: {{"id":-1,"long":null}}')
-        assert len([line for line in node.lines if table in line]) == 3_002
+        assert len([line for line in node.lines if table in line]) == 1_002
         moving.settled()
         assert "Stream ended" not in node.lines

@@ -10,13 +10,13 @@ import psycopg
 import pytest
 
 from pipeline.consumers import status as consumer_status
-from tests.fixtures.postgres import Cluster
+from tests.fixtures.postgres import NEWEST, Cluster
 from tests.fixtures.staged import Client, Item, Staged, Table, create, delete, insert, staging_of, update
 
 NEVER = "1 hour"
 
 
-@pytest.fixture(scope="module", params=[18, 15], ids=["pg18", "pg15"])
+@pytest.fixture(scope="module", params=NEWEST, ids=["pg18", "pg15"])
 def staging(request: pytest.FixtureRequest, clusters: Callable[[int], Cluster]) -> Iterator[Staged]:
     with staging_of(clusters(request.param), Table("t")) as made:
         yield made

@@ -13,11 +13,12 @@ import pytest
 from pipeline.errors import PipelineError, SessionRefusedError, SessionsFullError, SourceUnfitError
 from pipeline.postgres import queries
 from pipeline.wires.pgdeltastream.sessions import creation, exporting, store
-from tests.fixtures.postgres import Cluster
+from tests.fixtures.postgres import Cluster, on_old_and_new
 from tests.fixtures.session_site import Site, connected, site_at
 from tests.fixtures.waiting import eventually
 
 
+@on_old_and_new
 def test_a_session_has_a_slot_a_snapshot_and_a_position(any_site: Site):
     any_site.run("create table made_before (id int primary key)")
     made = any_site.create()
