@@ -123,9 +123,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     is done. Tests that take milliseconds come last, so that all processes end together. pytest-xdist keeps this order
     with --no-loadscope-reorder, as `make test` runs it.
     """
+    for item in items:
+        _keep_together(item)
     items.sort(key=_place)
     gc.freeze()  # tests stay to the end: who collects garbage need not look at them again and again
     gc.enable()
+
+
+def _keep_together(item: pytest.Item) -> None:
+    """Let one process run all tests of a module that share what its fixtures make: else each process makes it."""
+    made = vars(item).get("_fixtureinfo")
+    shared = made and any(each[-1].scope == "module" for each in made.name2fixturedefs.values())
+    if shared and item.get_closest_marker("xdist_group") is None:
+        item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 def _place(item: pytest.Item) -> int:
