@@ -6,6 +6,8 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 
+from pipeline.capture.replication.confirm_rule import IDLE_BYTES, IDLE_SECONDS
+from pipeline.operate.lag.model import LATE_SECONDS
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -29,4 +31,5 @@ class LagSample:
 
 def read_samples(connection: Connection, source: uuid.UUID) -> list[LagSample]:
     """Return the samples of the last hour, the oldest first."""
-    return queries.rows(connection, LagSample, statement("operate.lag", "lag_history"), {"source": source})
+    values = {"source": source, "idle_bytes": IDLE_BYTES, "idle_seconds": IDLE_SECONDS + LATE_SECONDS}
+    return queries.rows(connection, LagSample, statement("operate.lag", "lag_history"), values)

@@ -27,9 +27,9 @@ SOURCE = uuid.UUID(int=1)
 SESSIONS = "select count(*) from pg_stat_activity where application_name = 'pipeline api reads' and datname = %s"
 SAMPLES = """
     insert into pipeline.lag_samples
-    select now() - at * interval '1 s', source, 0, 0, shuffled, changes, events
-    from (values (100, 1000, 1000, 10, 10), (90, 2000, 1500, 30, 20), (80, null, null, 30, 20), (10, 100, 90, 40, 30))
-        as s (at, source, shuffled, changes, events)
+    select now() - at * interval '1 s', source, 0, staged, shuffled, changes, events
+    from (values (100, 1000, 1000, 1000, 10, 10), (90, 2000, 1800, 1500, 30, 20), (80, null, 1800, null, 30, 20),
+        (10, 100, 90, 90, 40, 30), (1, 100, 90, 90, 40, 30)) as s (at, source, staged, shuffled, changes, events)
 """
 EPOCHS = """
     insert into pipeline.epochs (source_id, epoch, system_identifier, from_lsn, reason, started_at)
@@ -39,7 +39,7 @@ EPOCHS = """
 WRITTEN = """
     insert into pipeline.wal_written (source_id, epoch, lsn, written_at)
     values (%(source)s, 0, 1400, now() - interval '95 s'), (%(source)s, 0, 1600, now() - interval '93 s'),
-        (%(source)s, 1, 95, now() - interval '12 s')
+        (%(source)s, 1, 95, now() - interval '19 s')
 """
 
 IDLE = f"""
@@ -138,10 +138,11 @@ def test_the_lag_of_an_hour(served: Api, log: psycopg.Connection[Any]) -> None:
         (0, 500, 2.0, 1.0),
         (0, None, 0.0, 0.0),
         (1, 10, None, None),
+        (1, 10, 0.0, 0.0),
     ]
     seconds = [each["behind_seconds"] for each in found]
-    assert (seconds[0], seconds[2]) == (0.0, None)
-    assert seconds[1] == pytest.approx(3, abs=1) and seconds[3] == pytest.approx(2, abs=1)
+    assert (seconds[0], seconds[2], seconds[3]) == (0.0, None, 0.0)  # an idle worker confirms its position every 10 s
+    assert seconds[1] == pytest.approx(3, abs=1) and seconds[4] == pytest.approx(18, abs=1)
 
 
 def test_tables_and_slots(served: Api, log: psycopg.Connection[Any], source_dsn: str, slot_name: str) -> None:

@@ -1,9 +1,12 @@
 -- The samples of the last hour with the lag and the rates, the oldest first. Rates are since the sample before; none
--- after a gap of a minute or a new epoch.
+-- after a gap of a minute or a new epoch. An idle worker confirms its position only now and then, so a little WAL that
+-- is not old is no lag.
 select s.sampled_at as at, o.epoch,
     case when s.source_lsn > s.shuffled_lsn then s.source_lsn - s.shuffled_lsn
         when s.source_lsn <= s.shuffled_lsn then 0 end as behind_bytes,
     case when s.source_lsn <= s.shuffled_lsn or s.sampled_at <= next.written_at then 0
+        when s.shuffled_lsn >= s.staged_lsn and s.source_lsn - s.shuffled_lsn < %(idle_bytes)s
+            and s.sampled_at < next.written_at + make_interval(secs => %(idle_seconds)s) then 0
         when s.source_lsn > s.shuffled_lsn
         then round(extract(epoch from s.sampled_at - next.written_at), 3)::float8 end as behind_seconds,
     round((s.staged_changes - before.staged_changes) / before.seconds, 1)::float8 as changes_per_second,
