@@ -47,6 +47,7 @@ class _Host:
 
     standby: bool
     cluster: str
+    started: str
     syncs: bool | None
     feedback: bool
     has_physical_slot: bool
@@ -65,7 +66,8 @@ def read(dsn: str, slot: str) -> FailoverReport | None:
         return None
     with ThreadPoolExecutor(len(named)) as pool:
         found = dict(zip(named, pool.map(partial(_ask, slot=slot), named.values()), strict=True))
-    answers = {name: answer for name, answer in found.items() if isinstance(answer, _Host)}
+    servers = {each.started: (name, each) for name, each in found.items() if isinstance(each, _Host)}
+    answers = dict(servers.values())  # a server with two names in the DSN counts once
     problems = [FailoverProblem(f"{name}: {why}", "") for name, why in found.items() if isinstance(why, str)]
     primaries = [name for name, answer in answers.items() if not answer.standby]
     if len(primaries) > 1 and len({answers[name].cluster for name in primaries}) == 1:

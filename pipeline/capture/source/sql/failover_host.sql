@@ -2,6 +2,7 @@
 -- before Postgres 17, and primary_conninfo also without the rights of pg_read_all_settings.
 select pg_catalog.pg_is_in_recovery() as standby,
     (select c.system_identifier from pg_catalog.pg_control_system() c)::text as cluster,
+    pg_catalog.pg_postmaster_start_time()::text as started,
     current_setting('sync_replication_slots', true)::boolean as syncs,
     current_setting('hot_standby_feedback')::boolean as feedback,
     current_setting('primary_slot_name') <> '' as has_physical_slot,

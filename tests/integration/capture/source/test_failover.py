@@ -113,6 +113,9 @@ def test_each_misconfiguration_is_named_before_a_failover(server_directory: Path
     former = f'127.0.0.1:{pair.standby.port} keeps its own slot "{slot_name}", from when it was the primary'
     ask(pair.standby, wait_for_report(config, former, ready=False).remedy.partition(": ")[2])
     eventually(lambda: not said(config).startswith(former))
+    ask(pair.standby, "select pg_promote()")
+    text = f"127.0.0.1:{pair.standby.port} and {there} are both primaries, and the server may read the wrong one"
+    wait_for_report(config, text, ready=None)
 
 
 def wait_for_report(config: Config, begins: str = "", *, ready: bool | None) -> FailoverProblem:
