@@ -166,8 +166,8 @@ class FailoverWatch:
         self._thread: threading.Thread | None = None
 
     def begin(self, dsn: str, slot: str) -> None:
-        """Begin a reading if one is due and none runs."""
-        if time.monotonic() < self._until or (self._thread and self._thread.is_alive()):
+        """Begin a reading if one is due and none runs, unless the DSN names only one host."""
+        if time.monotonic() < self._until or (self._thread and self._thread.is_alive()) or len(_hosts(dsn)) < 2:
             return
         self._until = time.monotonic() + EVERY_SECONDS
         self._thread = threading.Thread(target=self._read, args=(dsn, slot), name="failover", daemon=True)
