@@ -62,6 +62,7 @@ pytest_plugins = [
     "tests.fixtures.postgres",
     "tests.fixtures.server",
     "tests.fixtures.rigs",
+    "tests.fixtures.proxies",
     "tests.fixtures.api",
     "tests.fixtures.altering",
     "tests.fixtures.followers",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import httpx
 import psycopg
 import pytest
 from playwright.sync_api import Browser
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pipeline.api import event_pages
 from pipeline.log import page_before
@@ -18,8 +17,8 @@ from tests.fixtures.api import Api
 from tests.fixtures.console_crowds import add_crowds
 from tests.fixtures.console_shop import Shop
 from tests.fixtures.console_tab import SCREENS, ConsoleTab, Scheme
-from tests.fixtures.postgres import Cluster
 from tests.fixtures.prefix_proxy import USER, proxied
+from tests.fixtures.proxies import through
 from tests.fixtures.server import Serving
 from tests.fixtures.small_log import small_log
 from tests.fixtures.waiting import eventually
@@ -36,17 +35,6 @@ def source(source_dsn: str) -> Iterator[psycopg.Connection]:
     with psycopg.connect(source_dsn, autocommit=True) as connection:
         connection.execute("create table t (id serial primary key, v text)")
         yield connection
-
-
-@pytest.fixture
-def proxy(cluster: Cluster) -> Iterator[Proxy]:
-    port = conninfo_to_dict(cluster.dsn("postgres"))["port"]
-    with closing(Proxy(int(str(port)))) as made:
-        yield made
-
-
-def through(proxy: Proxy, dsn: str) -> str:
-    return make_conninfo(dsn, host="127.0.0.1", port=proxy.port, sslmode="disable", gssencmode="disable")
 
 
 @contextmanager

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 
 import grpc
 import httpx
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pipeline.api import shared_reads
 from pipeline.operate import readiness
 from pipeline.postgres import pool, silence
 from tests.fixtures.api import Api, answering
-from tests.fixtures.postgres import Cluster
+from tests.fixtures.proxies import through
 from tests.fixtures.rpc import Rpc
 from tests.fixtures.waiting import eventually
 from tests.torture.faults.proxy import Proxy
@@ -39,17 +37,6 @@ REQUESTS: dict[str, Callable[[Api], httpx.Response]] = {
     "slots": lambda api: api.get("/v1/slots"),
     "metrics": lambda api: api.get("/metrics"),
 }
-
-
-@pytest.fixture
-def proxy(cluster: Cluster) -> Iterator[Proxy]:
-    port = conninfo_to_dict(cluster.dsn("postgres"))["port"]
-    with closing(Proxy(int(str(port)))) as made:
-        yield made
-
-
-def through(proxy: Proxy, dsn: str) -> str:
-    return make_conninfo(dsn, host="127.0.0.1", port=proxy.port, sslmode="disable", gssencmode="disable")
 
 
 def test_each_request_is_answered_while_the_databases_are_silent(
