@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -48,7 +47,7 @@ class SharedReads:
 
     def body(self, read: Callable[[CheckConnections], bytes]) -> SharedBody:
         """Share what `read` returns."""
-        return SharedBody(SharedCheck(lambda: read(self._opened), SHARED_SECONDS, self._executor))
+        return SharedBody(SharedCheck(lambda: read(self._opened), SHARED_SECONDS, self._executor, ANSWER_SECONDS))
 
     def answer(self, read: Callable[[CheckConnections], Any]) -> SharedBody:
         """Share what `read` returns, a value for `as_json`, as JSON."""
@@ -77,10 +76,13 @@ class SharedBody:
     def __init__(self, check: SharedCheck[bytes]) -> None:
         self._check = check
 
-    async def read(self) -> bytes:
-        """Return the body. Raises DatabaseUnavailableError after ANSWER_SECONDS."""
+    async def read(self, patience: float | None = None) -> bytes:
+        """Return the body, or the one before if a reading takes longer than `patience` seconds.
+
+        Raises DatabaseUnavailableError after ANSWER_SECONDS.
+        """
         try:
-            return await asyncio.wait_for(self._check.result(), ANSWER_SECONDS)
+            return await self._check.result(patience)
         except TimeoutError:
             raise DatabaseUnavailableError(
                 f"the databases did not answer within {ANSWER_SECONDS:g} s; try again later"

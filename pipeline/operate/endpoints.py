@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from functools import partial
 from typing import get_args
@@ -24,7 +23,7 @@ from pipeline.process.shared_check import SharedCheck
 READY_SECONDS = 1.0
 """Seconds for which all requests get the same answer of `/readyz`, because each check opens sessions."""
 SCRAPE_SECONDS = 2.3
-"""Seconds that a scrape waits for the databases."""
+"""Seconds that a scrape waits for the databases; then it gets what the scrape before has read."""
 
 
 def router(config: Config, server: str, reads: SharedReads, shared: SharedStatus) -> APIRouter:
@@ -54,7 +53,7 @@ def router(config: Config, server: str, reads: SharedReads, shared: SharedStatus
         found = await checks[role].result()
         return JSONResponse({"ready": not found.reasons, **vars(found)}, status_code=503 if found.reasons else 200)
 
-    scraped = _ScrapeBody(reads.body(partial(_render_metrics, server, shared)))
+    scraped = reads.body(partial(_render_metrics, server, shared))
 
     @routes.get(
         "/metrics",
@@ -64,33 +63,16 @@ def router(config: Config, server: str, reads: SharedReads, shared: SharedStatus
     )
     async def all_metrics() -> Response:
         """The metrics, which may be 2 s old, within 2.5 s; few of them while the pipeline database does not answer."""
-        return Response(await scraped.read(), media_type=CONTENT_TYPE_LATEST)
+        return Response(await _scrape(scraped), media_type=CONTENT_TYPE_LATEST)
 
     return routes
 
 
-class _ScrapeBody:
-    """The body of `/metrics`; if a reading takes longer than SCRAPE_SECONDS, that of the reading before."""
-
-    def __init__(self, shared: SharedBody) -> None:
-        self._shared = shared
-        self._latest: bytes | None = None
-        self._reading: asyncio.Task[bytes] | None = None
-
-    async def read(self) -> bytes:
-        """Return the body within SCRAPE_SECONDS; the first one as soon as it is read."""
-        if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(self._read())
-        timeout = None if self._latest is None else SCRAPE_SECONDS
-        done, _ = await asyncio.wait({self._reading}, timeout=timeout)
-        return self._reading.result() if done or self._latest is None else self._latest
-
-    async def _read(self) -> bytes:
-        try:
-            self._latest = await self._shared.read()
-        except DatabaseUnavailableError:
-            self._latest = metrics.render_unavailable()
-        return self._latest
+async def _scrape(shared: SharedBody) -> bytes:
+    try:
+        return await shared.read(SCRAPE_SECONDS)
+    except DatabaseUnavailableError:
+        return metrics.render_unavailable()
 
 
 def _render_metrics(server: str, shared: SharedStatus, opened: CheckConnections) -> bytes:
