@@ -16,7 +16,6 @@ from pipeline.config.settings import Config
 from pipeline.findings import CheckFinding, CheckFindings, SqlRemedy, guarded
 from pipeline.postgres import queries, waits
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 FAILOVER, STANDBYS = "failover", "synchronized_standby_slots"
@@ -102,12 +101,12 @@ def check_failover(config: Config, dsn: str, source: Connection) -> CheckFinding
         yield CheckFinding("ok", FAILOVER, "not known whether one leaves a gap: the DSN names no standby that answers")
     elif found.ready:
         yield CheckFinding("ok", FAILOVER, f'the standbys that answer have copies of slot "{config.slot}"')
-    is_set, away = source.execute(statement("capture.source", "standbys_waited_for")).fetchone() or (None, [])
-    if found and found.ready is not None and is_set is False:
+    awaited = failover.read_awaited(source)
+    if found and found.ready is not None and awaited.is_set is False:
         text = "without it, the log may have changes that a promoted standby never got, and the server then stops"
         yield CheckFinding("warning", STANDBYS, text, "list the slots of the standbys there")
-    if away:
-        text = f"no standby reads {', '.join(away)}: changes are sent only when all listed standbys have them"
+    if awaited.away:
+        text = f"no standby reads {', '.join(awaited.away)}: changes are sent only when all listed standbys have them"
         yield CheckFinding("warning", STANDBYS, text, f"start that standby, or remove its slot from {STANDBYS}")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import psycopg
 
 from pipeline.capture.catchup import limits
+from pipeline.capture.source import failover
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.postgres import queries
@@ -22,12 +23,6 @@ select exists (
 """True if the slot may still replay transactions of earlier epochs that are in the log."""
 _WAL_END = "select (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::bigint"
 """The LSN at which the source writes its WAL now."""
-_STANDBYS_END = """\
-select min(coalesce((s.restart_lsn - '0/0')::bigint, 0))
-from unnest(string_to_array(current_setting('synchronized_standby_slots', true), ',')) as listed (name)
-left join pg_catalog.pg_replication_slots s on s.slot_name = btrim(listed.name, ' "')
-"""
-"""The LSN that all standbys of `synchronized_standby_slots` have; null if the setting is empty."""
 
 
 class BacklogMeter:
@@ -77,7 +72,7 @@ class BacklogMeter:
             return None
         if end - position > threshold:
             try:
-                until = queries.value(self._source, _STANDBYS_END)
+                until = failover.read_awaited(self._source).upto
             except psycopg.errors.InFailedSqlTransaction:  # another thread's transaction, which ends by itself
                 return None
             if until is None:

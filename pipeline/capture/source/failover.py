@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pipeline.errors import PipelineError
 from pipeline.postgres import connections, queries
+from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 HOST_SECONDS = 1.0
@@ -39,6 +40,19 @@ class FailoverReport:
 
     ready: bool | None
     problems: Sequence[FailoverProblem] = ()
+
+
+@dataclass(frozen=True)
+class AwaitedStandbys:
+    """The standbys of `synchronized_standby_slots`, for which the source waits before it sends changes.
+
+    `is_set`: None before Postgres 17. `away`: the listed slots that no standby reads. `upto`: the LSN that all listed
+    standbys have, None if the list is empty.
+    """
+
+    is_set: bool | None
+    away: list[str]
+    upto: int | None
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,11 @@ def read(dsn: str, slot: str) -> FailoverReport | None:
     standbys = [each for each in answers.values() if each.standby and each.cluster == ours]
     known = bool(standbys) and all(each.syncs is not None for each in standbys)
     return FailoverReport(not lacking if known else None, [*problems, *lacking])
+
+
+def read_awaited(source: Connection) -> AwaitedStandbys:
+    """Return the standbys for which the source waits."""
+    return queries.rows(source, AwaitedStandbys, statement("capture.source", "standbys_waited_for"))[0]
 
 
 def no_failover(slot: str) -> FailoverProblem:

@@ -102,7 +102,11 @@ def test_each_misconfiguration_is_named_before_a_failover(server_directory: Path
     assert [text.startswith(begin) for text, begin in zip(checked(config), unset, strict=True)] == [True, True]
     set_at(pair.primary, "synchronized_standby_slots", "standby, gone")
     eventually(lambda: "no standby reads gone: " in checked(config)[-1])
+    assert awaited_upto(pair) == 0
+    set_at(pair.primary, "synchronized_standby_slots", "standby")
+    eventually(lambda: (awaited_upto(pair) or 0) > 0)
     set_at(pair.primary, "synchronized_standby_slots", "")
+    eventually(lambda: awaited_upto(pair) is None)
     pair.standby.stop()
     wait_for_report(config, f"{there}: source", ready=None)
     pair.standby.start()
@@ -138,6 +142,11 @@ def said(config: Config) -> str:
 def checked(config: Config) -> list[str]:
     with connections.connect(config.source, "source") as source:
         return [found.text for found in source_requirements.check_failover(config, config.source, source)]
+
+
+def awaited_upto(pair: FailoverPair) -> int | None:
+    with connections.connect(pair.primary.tcp_dsn("postgres"), "source") as source:
+        return failover.read_awaited(source).upto
 
 
 def set_at(server: EmbeddedServer, setting: LiteralString, value: str) -> None:
