@@ -119,6 +119,7 @@ _LONGEST = ("spark", "fidelity", "table kinds", "pgdeltastream", "rpc", "walstre
 """Groups that take a minute of a processor and more, the longest first."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Groups that one process runs come first, the longest of them first: the last one would go on alone when all else
     is done. Tests that take milliseconds come last, so that all processes end together. pytest-xdist keeps this order

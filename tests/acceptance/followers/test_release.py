@@ -57,6 +57,7 @@ def test_it_has_everything_that_was_committed_and_goes_on_numbering(following: F
     assert (count(following.there), count(following.there, "orders")) == (19001, 2)
 
 
+@pytest.mark.long
 def test_checks_that_rows_violate_are_named(following: Following) -> None:
     following.source.execute("insert into lines values (1, 1, 5)")
     until = "timestamptz default clock_timestamp() + interval '0.5 s' constraint open check (until > now())"

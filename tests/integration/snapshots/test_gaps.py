@@ -38,7 +38,7 @@ def unpublished(config: Config, *changes: str) -> None:
     run(config, "alter publication pipeline drop table t", *changes, "alter publication pipeline add table t")
 
 
-@pytest.mark.parametrize("lose", [without_the_slot, beside_the_slot, unpublished])
+@pytest.mark.parametrize("lose", [without_the_slot, pytest.param(beside_the_slot, marks=pytest.mark.long), unpublished])
 def test_what_was_lost_is_found(config: Config, lose: Callable[..., None]):
     with snapshotting(config, *TABLE) as reading:
         reading.finish("t")

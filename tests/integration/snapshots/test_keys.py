@@ -111,7 +111,9 @@ def test_a_table_that_loses_its_key_during_the_read_is_named(shared: SharedSnaps
         require_equal(reading, "t", 8)
 
 
-@pytest.mark.parametrize("after", ["update t set note = 'y' where id = 3", "select 1"])
+@pytest.mark.parametrize(
+    "after", [pytest.param("update t set note = 'y' where id = 3", marks=pytest.mark.long), "select 1"]
+)
 def test_a_table_that_had_another_identity_for_a_while_is_read_again(shared: SharedSnapshotting, after: str):
     """Between two looks: what was deleted then is in the log under that identity, also where nothing comes after it."""
     with shared() as reading:

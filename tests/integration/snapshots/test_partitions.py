@@ -182,7 +182,7 @@ def test_an_empty_partition_changes_nothing(reading: Snapshotting):
     ("statement", "what"),
     [
         ("alter table p detach partition p2", "detached"),
-        ("alter table p detach partition p2 concurrently", "detached"),
+        pytest.param("alter table p detach partition p2 concurrently", "detached", marks=pytest.mark.long),
         ("drop table p2", "dropped"),
     ],
 )
@@ -391,7 +391,7 @@ def test_a_truncate_of_the_table_makes_nothing_incomplete(reading: Snapshotting)
 @pytest.mark.parametrize(
     ("statements", "truncated"),
     [
-        (["truncate p1, p2", "drop table p_rest"], ["p1", "p2"]),
+        pytest.param(["truncate p1, p2", "drop table p_rest"], ["p1", "p2"], marks=pytest.mark.long),
         ([P5, "insert into p values (60, 1)", "truncate p1, p2, p_rest"], ["p1", "p2", "p_rest"]),
         (
             ["begin", "truncate p1", "insert into p values (1, 5)", "truncate p2, p_rest", "commit"],
@@ -457,7 +457,10 @@ def compare_when_read(reading: Snapshotting) -> None:
     equal(reading)
 
 
-@pytest.mark.parametrize("statement", ["alter table p detach partition p2", "drop table p2", "truncate p2"])
+@pytest.mark.parametrize(
+    "statement",
+    ["alter table p detach partition p2", pytest.param("drop table p2", marks=pytest.mark.long), "truncate p2"],
+)
 def test_a_comparison_settles_a_partition_that_left(reading: Snapshotting, statement: str):
     at_source(reading, statement)
     look(reading)
@@ -522,7 +525,7 @@ def test_a_partition_that_is_not_read_is_settled_by_a_comparison(never: Snapshot
     assert compare(reading) == [("insert", "100")]
 
 
-@pytest.mark.parametrize("change", ["rename to p_first", "set schema apart"])
+@pytest.mark.parametrize("change", [pytest.param("rename to p_first", marks=pytest.mark.long), "set schema apart"])
 def test_a_comparison_is_made_again_after_another_partition_was_altered(
     reading: Snapshotting, monkeypatch: pytest.MonkeyPatch, change: str
 ):

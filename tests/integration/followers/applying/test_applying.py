@@ -22,7 +22,7 @@ from pipeline.followers.applying.followed_tables import TableToFollow
 from pipeline.followers.applying.table_versions import HistoryPlace, ReachedVersion
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.background import BackgroundThread
-from tests.fixtures.following import Follower, drain, follower, oid
+from tests.fixtures.following import Follower, drain, follower, in_one_way, oid
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
 from tests.fixtures.waiting import eventually
@@ -137,6 +137,7 @@ def test_a_row_that_is_there_already_stops_it(stage: Stage, people: Follower, th
     assert people.rows("select count(*) from people") == [(6,)]
 
 
+@in_one_way
 def test_the_second_of_two_appliers_is_turned_away(stage: Stage, people: Follower):
     first, second = people.applier(["people"]), people.applier(["people"])
     stage.run("update people set name = name || '!'")
@@ -454,6 +455,7 @@ def test_while_a_table_is_filled_nothing_is_missing(stage: Stage, people: Follow
     ]
 
 
+@in_one_way
 def test_a_parked_event_stops_it_and_messages_do_not(stage: Stage, people: Follower):
     stage.run("update people set name = 'one' where id = 1")
     stage.run("select pg_logical_emit_message(true, 'note', 'text')")
@@ -467,6 +469,7 @@ def test_a_parked_event_stops_it_and_messages_do_not(stage: Stage, people: Follo
     assert people.rows("select name from people where id < 3 order by id") == [("one",), ("name 2",)]
 
 
+@in_one_way
 def test_no_transaction_begins_after_the_last_that_is_wanted(stage: Stage, people: Follower):
     stage.transaction("update people set name = 'a' where id = 1", "update people set name = 'a' where id = 2")
     seq = seq_of_next(stage, people)
@@ -486,6 +489,7 @@ def seq_of_next(stage: Stage, there: Follower) -> int:
     return int(row["seq"])
 
 
+@in_one_way
 def test_what_the_follower_refuses_is_named(stage: Stage, people: Follower):
     people.run("alter table people add check (name <> 'refused')")
     stage.run("update people set name = 'fine' where id = 1", "update people set name = 'refused' where id = 2")
@@ -496,6 +500,7 @@ def test_what_the_follower_refuses_is_named(stage: Stage, people: Follower):
     assert people.rows("select name from people where id < 3 order by id") == [("fine",), ("name 2",)]
 
 
+@in_one_way
 def test_what_a_follower_must_have(stage: Stage, cluster: Cluster):
     made(stage, "create table needed (id int primary key, n int)")
     stage.run("insert into needed values (1, 1)")
@@ -520,6 +525,7 @@ def test_what_a_follower_must_have(stage: Stage, cluster: Cluster):
             there.applier({oid(stage, "needed"): formed})
 
 
+@in_one_way
 def test_a_schema_of_a_newer_server_is_refused(stage: Stage, cluster: Cluster):
     with follower(stage, cluster) as there, position.connect(there.dsn) as session:
         position.install(session)
@@ -528,6 +534,7 @@ def test_a_schema_of_a_newer_server_is_refused(stage: Stage, cluster: Cluster):
             position.install(session)
 
 
+@in_one_way
 def test_events_of_another_source_are_passed_over(stage: Stage, cluster: Cluster):
     table = "create table mine (id int primary key)"
     made(stage, table, "create table theirs (id int primary key)")
@@ -545,6 +552,7 @@ def test_events_of_another_source_are_passed_over(stage: Stage, cluster: Cluster
         assert there.rows("select id from mine order by id") == [(1,), (2,), (3,)]
 
 
+@in_one_way
 def test_tables_that_get_their_first_events_while_others_are_looked_at(
     stage: Stage, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ):

@@ -10,7 +10,7 @@ import pytest
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.changing_rows import AT_FOLLOWER, AT_SOURCE, COLUMNS, Changes, content
-from tests.fixtures.following import Follower, follower
+from tests.fixtures.following import Follower, follower, in_one_way
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
 
@@ -68,9 +68,9 @@ def follow(changes: Changes, there: Follower, **given: Any) -> int:
     [
         pytest.param("sets", 1, DEFAULT, id="one by one"),
         pytest.param("sets", 7, UNKNOWN, id="few, unknown"),
-        pytest.param("sets", 50, DEFAULT, id="many"),
-        pytest.param("sets", 500, UNKNOWN, id="most, unknown"),
-        pytest.param("relayed", 7, DEFAULT, id="relayed, few"),
+        pytest.param("sets", 50, DEFAULT, id="many", marks=pytest.mark.long),
+        pytest.param("sets", 500, UNKNOWN, id="most, unknown", marks=pytest.mark.long),
+        pytest.param("relayed", 7, DEFAULT, id="relayed, few", marks=pytest.mark.long),
         pytest.param("relayed", 50, UNKNOWN, id="relayed, many, unknown"),
         pytest.param("relayed", 500, DEFAULT, id="relayed, most"),
     ],
@@ -83,12 +83,14 @@ def test_each_batch_ends_at_a_commit(
         assert batches >= (TRANSACTIONS if events == 1 else 2)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("each_way")
 def test_an_older_server_follows(stage: Stage, changes: Changes, clusters: Callable[[int], Cluster]):
     with follower(stage, clusters(15), *AT_FOLLOWER) as there:
         follow(changes, there, events=50)
 
 
+@in_one_way
 @pytest.mark.usefixtures("each_way")
 def test_triggers_that_fire_for_replicas_see_each_event_in_order(stage: Stage, changes: Changes, cluster: Cluster):
     triggers = [

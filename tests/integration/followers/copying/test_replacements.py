@@ -136,8 +136,19 @@ def test_it_becomes_equal_and_keeps_columns_of_its_own(stage: Stage, things: Cop
         assert owned == [*((number, "none") for number in range(1, 6)), (6, "touched"), (7, "kept"), (8, "kept")]
 
 
-@pytest.mark.parametrize("truncates", [False, True], ids=["changed", "emptied"])
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(
+    ("phase", "truncates"),
+    [
+        pytest.param(
+            phase,
+            truncates,
+            id=f"{phase}-{'emptied' if truncates else 'changed'}",
+            marks=[pytest.mark.long] * (truncates != (number == 1)),
+        )
+        for number, phase in enumerate(PHASES)
+        for truncates in (False, True)
+    ],
+)
 def test_what_is_written_meanwhile_arrives_once(
     stage: Stage, things: Copying, monkeypatch: pytest.MonkeyPatch, phase: str, truncates: bool
 ):

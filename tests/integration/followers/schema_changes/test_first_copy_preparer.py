@@ -123,7 +123,7 @@ def test_columns_and_keys_are_those_of_the_copy(stage: Stage, several: list[Chan
             assert keys(first.made.look, each.t) == keys(stage.source, each.t), kind
 
 
-@pytest.mark.parametrize("found", [False, True], ids=["made", "found"])
+@pytest.mark.parametrize("found", [pytest.param(False, marks=pytest.mark.long), True], ids=["made", "found"])
 def test_a_table_is_called_as_at_the_source(stage: Stage, cluster: Cluster, found: bool):
     with registered_tables(stage, cluster, len(NAMES), found=found) as several:
         ddl, names = zip(
@@ -140,7 +140,9 @@ def test_a_table_is_called_as_at_the_source(stage: Stage, cluster: Cluster, foun
             assert {table.table_name for table in first.made.found.table_states} == set(names)
 
 
-@pytest.mark.parametrize("options", [{}, {"schema": "exists"}], ids=["made", "found"])
+@pytest.mark.parametrize(
+    "options", [{}, pytest.param({"schema": "exists"}, marks=pytest.mark.long)], ids=["made", "found"]
+)
 def test_a_name_that_was_given_before_anything_is_made(stage: Stage, cluster: Cluster, options: dict[str, str]):
     with registered(stage, cluster, found="schema" in options, **options) as changed:
         changed.run("alter table $t rename to $t_x", "alter table $t_x rename a to c")

@@ -15,7 +15,7 @@ from tests.fixtures.wal2json import Sent
 pytestmark = pytest.mark.xdist_group("wal2json")
 
 needs_plugin = pytest.mark.skipif(not wal2json.installed(), reason="Debian's postgresql-15-wal2json is not installed")
-SEEDS = range(6)
+SEEDS = 0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 6))
 
 
 def require_same(sent: Sent) -> int:
