@@ -98,7 +98,9 @@ def check_failover(config: Config, dsn: str, source: Connection) -> CheckFinding
     for problem in found.problems if found else ():
         yield CheckFinding("warning", FAILOVER, problem.text, problem.remedy)
     if found is None or (found.ready is None and not found.problems):
-        yield CheckFinding("ok", FAILOVER, "not known whether one leaves a gap: the DSN names no standby that answers")
+        yield CheckFinding(
+            "ok", FAILOVER, "not known if the next one leaves a gap: the DSN names no standby that answers"
+        )
     elif found.ready:
         yield CheckFinding("ok", FAILOVER, f'the standbys that answer have copies of slot "{config.slot}"')
     awaited = failover.read_awaited(source)

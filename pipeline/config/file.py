@@ -44,4 +44,10 @@ def _flat(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
                 f"{name} in the configuration file must be a section: write [{name}], with keys such as {keys}"
             )
         values |= {f"{prefix}{key}": value for key, value in section.items()}
+    for name, section in values.items():
+        known = [f"{name}_{key}" for key in section if f"{name}_{key}" in names] if isinstance(section, dict) else []
+        if known and name not in names:
+            raise ConfigError(
+                f"the configuration file can have no section [{name}]: write {', '.join(known)} above its sections"
+            )
     return values

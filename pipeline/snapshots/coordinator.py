@@ -290,7 +290,7 @@ class SnapshotCoordinator:
                         rewrites.settle(self._pipeline, rewritten, backfill.started_at, place)
         self._rounds.pop(backfill.id, None)
         self._ended.discard(backfill.id)
-        said = "; they differed from the log" if backfill.compares else ""
+        said = "; the log had the other rows already" if backfill.compares else ""
         if not said and backfill.rows_added < backfill.rows_read:
             said = "; the log had newer events of the other rows"
         logger.info(

@@ -79,6 +79,8 @@ def gap(found: HistoryGap, *, reread: bool = False) -> Iterator[str]:
         )
     if reread:
         yield from _reread(found)
+    elif not found.upgraded:
+        yield "with --reread, the next server also compares all captured tables with the log, and appends what differs"
 
 
 def _reread(found: HistoryGap) -> Iterator[str]:

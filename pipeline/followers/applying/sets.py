@@ -72,8 +72,8 @@ def missing_row(statements: TableStatements, seq: int) -> RowDiffersError:
     """Return the error for a row that the follower lacks."""
     table = str(statements.table)
     return RowDiffersError(
-        f"table {table} of the follower lacks the row that seq {seq} changes: it is not as the source's was before that"
-        " transaction, which is not applied",
+        f"table {table} of the follower lacks the row that seq {seq} changes: the table differs from the source's,"
+        " so that transaction was not applied",
         table,
         seq,
     )
@@ -84,7 +84,7 @@ def present_row(statements: TableStatements, seq: int) -> RowDiffersError:
     table = str(statements.table)
     return RowDiffersError(
         f"table {table} of the follower has a row with the key, or a unique value, of the one that seq {seq} writes:"
-        " it is not as the source's was before that transaction, which is not applied",
+        " the table differs from the source's, so that transaction was not applied",
         table,
         seq,
     )

@@ -23,7 +23,7 @@ _STATES = {"equal": "equal", "differs": "differs", "refused": "not compared"}
 def progress_bar() -> Iterator[Callable[[str, int], None]]:
     """Show the progress on a terminal, one line elsewhere. Standard output stays for the result."""
     with bars.beside_output() as bar:
-        first = "comparing, once the follower has what is committed at the source"
+        first = "waiting for what is committed at the source; the comparison follows"
         task = bar.add_task(first, total=None)
         if bar.disable:
             say(first, file=sys.stderr)

@@ -83,8 +83,8 @@ def show_resync(found: RequestedResync) -> None:
     """Print which tables are copied again, and which were being copied already."""
     if found.tables:
         say(
-            f'follower "{found.follower}" copies {", ".join(found.tables)} again, and applies nothing to '
-            f"{'it' if len(found.tables) == 1 else 'them'} after seq {found.seq} until then; "
+            f'follower "{found.follower}" copies {", ".join(found.tables)} again, and applies no event after '
+            f"seq {found.seq} to {'it' if len(found.tables) == 1 else 'them'} until the copy is complete; "
             f"`pipeline followers wait {found.follower}` waits for it"
         )
     if found.copying:

@@ -88,8 +88,8 @@ def test_what_cannot_be_copied_is_refused_and_what_had_stopped_it_is_not(followi
     assert stopped["remedy"] == "`pipeline followers resync reports public.orders`"
     said = following.run("resync", "reports", "public.orders", "public.lines")
     assert said.stdout == (
-        'follower "reports" copies public.orders, public.lines again, and applies nothing to them after seq '
-        f"{stopped['seq']} until then; `pipeline followers wait reports` waits for it\n"
+        'follower "reports" copies public.orders, public.lines again, and applies no event after seq '
+        f"{stopped['seq']} to them until the copy is complete; `pipeline followers wait reports` waits for it\n"
     )
     following.command("wait", "reports")
     following.become_equal()

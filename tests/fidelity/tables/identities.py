@@ -83,7 +83,7 @@ CASES = (
             stops=(
                 Stop(
                     "table public.t of the follower has a row with the key, or a unique value, of the one that seq N"
-                    " writes: it is not as the source's was before that transaction, which is not applied",
+                    " writes: the table differs from the source's, so that transaction was not applied",
                     "`pipeline followers resync NAME public.t`",
                     resync=True,
                 ),

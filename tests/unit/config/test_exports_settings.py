@@ -76,6 +76,7 @@ def test_the_section_of_the_file(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("exports = 1", r"must be a section: write \[exports\], with keys such as dir, schedule"),
+        ("[source]\ndsn = 'x'", r"can have no section \[source\]: write source_dsn above its sections"),
         ("log = 1", r"must be a section: write \[log\], with keys such as level, format"),
         ("[exports]\nshedule = 'off'", "unknown setting 'export_shedule'.*did you mean export_schedule"),
     ],

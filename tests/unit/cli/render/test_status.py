@@ -49,7 +49,7 @@ def test_a_status_that_knows_little(capsys: pytest.CaptureFixture[str]) -> None:
         everything=True,
     )
     shown = capsys.readouterr().out
-    assert "slot pipeline does not exist" in shown
+    assert "slot pipeline is not known" in shown
     assert "1,000,000 of a transaction that is still open" in shown
 
 

@@ -128,5 +128,10 @@ def test_all_shows_what_works_too(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_slot_that_does_not_exist_has_no_mark_either(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = shown(replace(HEALTHY, retained_bytes=None, slot_marked=False), capsys)
+    lines = shown(replace(HEALTHY, source_version="15", retained_bytes=None, slot_marked=False), capsys)
     assert lines[2] == "source       database shop, slot pipeline does not exist"
+
+
+def test_a_source_that_does_not_answer_leaves_the_slot_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(replace(HEALTHY, retained_bytes=None), capsys)
+    assert lines[2] == "source       database shop, slot pipeline is not known, because the source does not answer"
