@@ -160,12 +160,13 @@ def test_the_commands(config: Config, tmp_path: Path):
         2,
         "pipeline: standard input is not a terminal, so it cannot be confirmed; nothing was changed; add --yes\n",
     )
-    reason, staged, lost = refused.stdout.splitlines()
+    reason, staged, lost, option = refused.stdout.splitlines()
     assert reason.startswith(f'slot "{config.slot}" does not exist, but ')
     assert re.fullmatch(r"the log has all changes up to \S+, and its newest event was committed .* UTC", staged)
     assert re.fullmatch(
         r"the source has written .*B of WAL since then; the log will lack what the slot cannot send", lost
     )
+    assert option.startswith("with --reread, the next server also compares ")
     other = run_at_terminal("no", "sources", "adopt", folder=tmp_path, **given)
     assert other.returncode == 1 and "nothing was changed" in other.stderr
     adopted = run_command("sources", "adopt", "--yes", folder=tmp_path, **given)
