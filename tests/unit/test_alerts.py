@@ -63,12 +63,17 @@ CASES: dict[str, tuple[Series, str | None, Mapping[str, str]]] = {
             'pipeline_up{server="b",database="source"}': 0,
             'pipeline_ready{server="a"}': 0,
             'pipeline_lag_seconds{server="a"}': 900,
+            'pipeline_schedule_failed{server="a",schedule="publish_new_tables"}': 1,
         },
         "SourceDown",
         {},
     ),
     "no server replicates": (
-        {'pipeline_ready{server="a"}': 0, 'pipeline_lag_seconds{server="a"}': 900},
+        {
+            'pipeline_ready{server="a"}': 0,
+            'pipeline_lag_seconds{server="a"}': 900,
+            'pipeline_slot_failover_ready{server="a"}': 0,
+        },
         "NotReplicating",
         {},
     ),
