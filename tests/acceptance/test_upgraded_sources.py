@@ -15,6 +15,7 @@ from tests.fixtures.upgrading import start_cluster, upgrade
 from tests.fixtures.waiting import eventually
 
 pytestmark = pytest.mark.long
+PATIENCE = 120
 UNKNOWN_OPTIONS = "update pg_attribute set attoptions = null where attoptions::text ~ 'pg_attver'"
 """Remove an option that some builds of 15 add to each column, and that pg_upgrade to a plain 18 refuses."""
 EVENTS = "select source_epoch, action, (record ->> 'id')::int from sequin_events order by seq"
@@ -74,3 +75,49 @@ def test_the_log_continues_without_a_gap_after_pg_upgrade(
         start()
         eventually(lambda: log.execute(EVENTS).fetchall() == [*expected, (1, "insert", 3)])
         assert run("verify")[0] == 0
+
+
+@pytest.mark.parametrize("reread", [(), ("--reread",)], ids=["", "reread"])
+def test_a_follower_continues_after_pg_upgrade(
+    reread: tuple[str, ...],
+    server_directory: Path,
+    database_dsn: str,
+    follower_dsn: str,
+    slot_name: str,
+    tmp_path: Path,
+) -> None:
+    old = start_cluster(server_directory, 18, free_port())
+    source_dsn = old.tcp_dsn("postgres")
+    settings = {"source_dsn": source_dsn, "database_dsn": database_dsn, "slot": slot_name}
+    ask(old, "create table t (id int primary key)")
+    ask(old, "insert into t values (1)")
+    with (
+        psycopg.connect(follower_dsn, autocommit=True) as there,
+        psycopg.connect(database_dsn, autocommit=True) as log,
+        serving(tmp_path, source_dsn, database_dsn, slot_name) as start,
+    ):
+
+        def rows(*expected: int) -> None:
+            assert there.execute("select id from t order by 1").fetchall() == [(each,) for each in expected]
+
+        server = start(http_port=(port := free_port()))
+        added = run_command("followers", "add", "reports", "--dsn", follower_dsn, folder=tmp_path, **settings)
+        assert added.returncode == 0, added
+        eventually(lambda: rows(1), PATIENCE, (AssertionError, psycopg.errors.UndefinedTable))
+        ask(old, "insert into t values (2)")
+        eventually(lambda: rows(1, 2), PATIENCE)
+        old.stop()
+        server.kill()
+        new = upgrade(old, 18)
+        adopted = run_command("sources", "adopt", "--upgraded", *reread, "--yes", folder=tmp_path, **settings)
+        assert adopted.returncode == 0, adopted
+        ask(new, "insert into t values (3)")
+        ask(new, "delete from t where id = 1")
+        start(http_port=port)
+        eventually(lambda: rows(2, 3), PATIENCE)
+        state = "select state, reason from pipeline.followers"
+        eventually(lambda: log.execute(state).fetchall() == [("following", None)], PATIENCE)
+        compared = "select count(*) from pipeline.backfills where kind = 'differences' and state = 'complete'"
+        eventually(lambda: log.execute(compared).fetchone() == (len(reread),), PATIENCE)
+        actions = [(epoch, action, number) for epoch, action, number in log.execute(EVENTS) if epoch]
+        assert actions == [(1, "insert", 3), (1, "delete", 1)]  # so the comparison found nothing to append

@@ -8,7 +8,7 @@ A comment of one line stands before a block, or by itself:
     <!-- exits: 1 -->                   the last command of the next block ends with this status
     <!-- stays -->                      the last command of the next block runs until the page ends, as `pipeline serve`
     <!-- terminal: second -->           type from here on in another terminal, which has no exported variables yet
-    <!-- press: Ctrl-C -->              stop what was started last and stays
+    <!-- press: Ctrl-C -->              stop what was started last in this terminal, or else in any, and stays
     <!-- given: the example -->         `pipeline serve --example` already runs, and the log has its rows
     <!-- given: own Postgres -->        the server `db` has the database `shop`, and you are its administrator `me`
     <!-- given: a bucket -->            AWS_ENDPOINT_URL is a store that has the empty bucket `lakes`

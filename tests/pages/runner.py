@@ -213,12 +213,13 @@ class PageRun:
             time.sleep(0.3)
 
     def _wait_ready(self, program: RunningProgram, shown: list[str], line: int = 1) -> None:
-        """Wait until it has printed what the page shows; a server is ready, too."""
+        """Wait until it has printed what the page shows; a server is ready, too, unless the page shows a standby."""
         until = time.monotonic() + PATIENCE
         wrong: str | None = "not ready"
+        stands_by = any("standing by" in line for line in shown)
         while time.monotonic() < until and program.process.poll() is None:
             wrong = difference([*shown, "…"] if shown else [], program.output())
-            if wrong is None and (not _SERVE.match(program.command) or self._is_ready()):
+            if wrong is None and (stands_by or not _SERVE.match(program.command) or self._is_ready()):
                 return
             time.sleep(0.1)
         raise PageError(f"{self._where(line)}: $ {program.command}\n{wrong}\n{program.output()}")

@@ -80,6 +80,7 @@ class TerminalSet:
         self.folder, self.environment = folder, environment
         self.name = "first"
         self.staying: list[RunningProgram] = []
+        self._started_in = dict[RunningProgram, str]()
         self._state = state
 
     def run(self, command: str, typed: str | None = None, timeout: float = 120) -> tuple[int, str]:
@@ -102,12 +103,16 @@ class TerminalSet:
     def start(self, command: str) -> RunningProgram:
         """Start a program that stays, in this terminal."""
         script = f"{self._enter()}\n{command}"
-        self.staying.append(RunningProgram(command, script, self.folder, self.environment, subprocess.DEVNULL))
-        return self.staying[-1]
+        program = RunningProgram(command, script, self.folder, self.environment, subprocess.DEVNULL)
+        self.staying.append(program)
+        self._started_in[program] = self.name
+        return program
 
     def stop(self) -> str:
-        """Press Ctrl-C in the program that was started last; return what it prints after that."""
-        return self.staying.pop().press_ctrl_c()
+        """Press Ctrl-C in what was started last in this terminal, or else in any; return what it prints after that."""
+        here = [program for program in self.staying if self._started_in[program] == self.name]
+        self.staying.remove(stopped := (here or self.staying)[-1])
+        return stopped.press_ctrl_c()
 
     def close(self) -> None:
         """End everything that still runs."""

@@ -44,6 +44,12 @@ def test_a_session_has_a_slot_a_snapshot_and_a_position(any_site: Site):
     any_site.run("drop table made_before")
 
 
+def test_a_standby_may_copy_the_slot_of_a_session(site: Site):
+    made = site.create()
+    query = "select failover from pg_replication_slots where slot_name = %s"
+    assert site.source.execute(query, [made.session.slot]).fetchall() == [(True,)]
+
+
 def test_names_that_somebody_has_are_passed_over(site: Site):
     site.run("select pg_create_logical_replication_slot('delta_foreign', 'pgoutput')")
     first = site.create(cycle(["delta_foreign", "delta_pet1"]).__next__)
