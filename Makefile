@@ -1,10 +1,12 @@
 .DEFAULT_GOAL := help
 .PHONY: .browser .test-python help setup hooks demo serve up down migrate unit test test-one test-python check fix \
-  proto generated pictures long package-test bench torture hostile test-time test-tools trace-path docs docs-test
+  proto generated pictures long package-test bench torture hostile soak test-time test-tools trace-path docs docs-test
 
 PYTHON ?= python3
 # How long `make torture` goes on, on which major version, and from which seed; by default after the last recorded one.
+# MINUTES is for `make soak`, too. Its RATE, in transactions a second, is searched if it is not given.
 MINUTES ?= 30
+RATE ?=
 PG ?= 18
 SEED ?=
 # How long `make hostile` goes on.
@@ -130,6 +132,9 @@ torture: $(VENV)/.dev ## Random transactions under random faults: MINUTES=30 PG=
 
 hostile: $(VENV)/.dev ## A thousand hostile clients at both ports of a server: SECONDS=300
 	@$(BIN)/python -m tests.torture.hostile_clients $(SECONDS) $(ARGS)
+
+soak: $(VENV)/.dev ## A server under constant load, with kills and a failover: does anything grow? MINUTES=60 RATE=
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(RATE),--rate $(RATE)) $(ARGS)
 
 bench: $(VENV)/.bench ## Speed, memory, latency beside pg_recvlogical and Debezium, 25 minutes; a part: make bench-steady
 	@$(BIN)/python -m tests.benchmarks $(ARGS)

@@ -34,7 +34,7 @@ def main() -> int:
     figures, parts = Table(judged=whole), named(arguments.part)
     try:
         with durable_server() as cluster, tempfile.TemporaryDirectory(prefix="wal-bench-java-") as classes:
-            settings, measured = describe(cluster), f"{date.today()}, {_processor()}, {os.getloadavg()[0]:.1f}"
+            settings, measured = describe(cluster), f"{date.today()}, {processor()}, {os.getloadavg()[0]:.1f}"
             print(f"{settings}; {measured}", flush=True)
             for part in parts:
                 figures.note(part, "measured on, processor, load before", measured)
@@ -97,7 +97,8 @@ def _interrupt(_signal: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the name of the machine's processor."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
