@@ -58,7 +58,10 @@ def test_it_is_installed_for_the_shell_that_asks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("shell", "answer"),
-    [("zsh", """_arguments '*: :(("--json":"Print JSON."))'\n"""), ("fish", "--json\tPrint JSON.\n")],
+    [
+        ("zsh", """_arguments '*: :(("--json":"Print JSON."))'\n"""),
+        pytest.param("fish", "--json\tPrint JSON.\n", marks=pytest.mark.long),
+    ],
 )
 def test_other_shells_are_answered_too(
     shell: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
