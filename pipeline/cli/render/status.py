@@ -114,7 +114,7 @@ def _failover(found: FailoverReport) -> str:
 
 def _source_and_slot(now: PipelineStatus) -> str:
     database = f"database {now.database}, " if now.database else ""
-    held = "does not exist" if now.source_version else "is not known, because the source does not answer"
+    held = "does not exist" if now.source_version else "is not known, because the source could not be read"
     if now.retained_bytes is not None:
         held = f"holds back {drawing.size(now.retained_bytes)} of WAL"
     return f"{database}slot {now.slot} {held}"

@@ -157,19 +157,21 @@ def _about_publications(
 ) -> Iterator[str]:
     """Yield notes on how the publication can be created, and the limits of each method."""
     name, first = shortest(config.publication), shortest(roles.replicating)
+    mark = (
+        slot_mark.marking_statement(source, pipeline, config.publication, config.slot, made=True) if pipeline else None
+    )
     add = in_comment(f"alter publication {name} add table only TABLE")
     yield f"The publication below belongs to the role that runs this. Add each new table to it yourself: {add}"
     yield "It has only tables with a replica identity: in other tables, updates and deletes would fail."
+    if mark is None:
+        yield "After the first start, run this command again: its SQL keeps other servers from taking the slot over."
     grant = in_comment(f"grant create on database {shortest(source.info.dbname)} to {first}")
     yield f"Instead, the role can create its own publication, to which it adds new tables by itself: {grant}"
     yield "But it can only add tables that the role owns, or whose owner's rights it has."
     every = in_comment(f"create publication {name} for all tables")
     yield f"Instead, a superuser can create a publication for all tables, which belongs to that superuser: {every}"
-    mark = (
-        slot_mark.marking_statement(source, pipeline, config.publication, config.slot, made=True) if pipeline else None
-    )
-    said = f"run {in_comment(mark)}" if mark else "this command prints the line after the first start"
-    yield f"The superuser must also set the mark that keeps other servers from taking the slot over: {said}"
+    if mark:
+        yield f"That superuser must also keep other servers from taking the slot over: {in_comment(mark)}"
     for table in publishable_tables.read(source, config.publication):
         if table.refuses_updates:
             full = in_comment(f"alter table {shortest(*table.table_name)} replica identity full")

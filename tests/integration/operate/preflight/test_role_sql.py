@@ -99,6 +99,9 @@ def test_it_is_run_as_printed_and_then_nothing_is_missing(
         assert {first, roles.reading, "public.no\n\\! tes"} <= set(strings)
         assert "".join(comments).isascii()
         assert any("every change of this database and drop its slots" in line for line in comments) is both
+        assert "run this command again" not in text, "it has the mark already"
+        no_log = config.model_copy(update={"database_dsn": None})
+        assert "After the first start, run this command again" in printed(no_log, roles, capsys)
         run_by_psql(config.source, text)
         assert printed(config, roles, capsys) == ""
         source.execute("create table later (id int primary key); alter publication pipeline add table later")

@@ -132,6 +132,6 @@ def test_a_slot_that_does_not_exist_has_no_mark_either(capsys: pytest.CaptureFix
     assert lines[2] == "source       database shop, slot pipeline does not exist"
 
 
-def test_a_source_that_does_not_answer_leaves_the_slot_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_source_that_cannot_be_read_leaves_the_slot_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     lines = shown(replace(HEALTHY, retained_bytes=None), capsys)
-    assert lines[2] == "source       database shop, slot pipeline is not known, because the source does not answer"
+    assert lines[2] == "source       database shop, slot pipeline is not known, because the source could not be read"
