@@ -69,11 +69,7 @@ CASES: dict[str, tuple[Series, str | None, Mapping[str, str]]] = {
         {},
     ),
     "no server replicates": (
-        {
-            'pipeline_ready{server="a"}': 0,
-            'pipeline_lag_seconds{server="a"}': 900,
-            'pipeline_slot_failover_ready{server="a"}': 0,
-        },
+        {'pipeline_ready{server="a"}': 0, 'pipeline_lag_seconds{server="a"}': 900},
         "NotReplicating",
         {},
     ),
