@@ -116,9 +116,13 @@ def _soak(site: Site, rate: float, minutes: float, target: Path) -> dict[str, An
     half = verdict.second_half(samples.read(target / "samples.jsonl"), seconds)
     rows = ending.row_counts(site)
     grown = verdict.growths(half)
-    most = [max((each for each in grown if each.name.startswith(kind)), key=lambda each: each.share) for kind in KINDS]
+    most = [
+        max((each for each in grown if each.name.startswith(kind)), key=lambda each: each.end - each.begin)
+        for kind in KINDS
+    ]
     return {
         "minutes": minutes,
+        "server_minutes": site.minutes(),
         "date": datetime.now(UTC).date().isoformat(),
         "lines": [
             f"{reached:,.0f} transactions of three changes a second, of {rate:,.0f} wanted",
@@ -126,7 +130,7 @@ def _soak(site: Site, rate: float, minutes: float, target: Path) -> dict[str, An
         ],
         "growths": [_shown(each) for each in dict.fromkeys((*most, *(each for each in grown if each.too_much)))],
         "rows": rows,
-        "findings": wrong + verdict.findings(half, rows, minutes),
+        "findings": wrong + verdict.findings(half, rows, site.minutes()),
     }
 
 

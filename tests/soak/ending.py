@@ -16,7 +16,7 @@ from tests.soak.verdict import LIMITS
 
 KEYS = "select coalesce(array_agg(id order by id), '{}') from soak"
 RUNS = """
-select count(*) filter (where state = 'succeeded'), count(*) filter (where state = 'failed'),
+select count(*) filter (where state = 'done'), count(*) filter (where state = 'failed'),
     (array_agg(state order by id desc) filter (where state <> 'running'))[1]
 from pipeline.export_runs
 """
@@ -55,7 +55,8 @@ def wrongs(site: Site) -> list[str]:
 def refused(site: Site) -> list[str]:
     """Return which of the last commands failed, and whether the scheduled exports have reached the end of the log."""
     found = []
-    for command in (("verify",), ("verify", "--content")):
+    reread = ("backfill", "start", "public.soak", "--wait")  # retention has dropped events of rows that still exist
+    for command in (("verify",), reread, ("verify", "--content")):
         try:
             site.command(*command)
         except RuntimeError as error:
@@ -91,7 +92,7 @@ def figures(site: Site, half: Sequence[Sample]) -> list[str]:
     ]
     return [
         f"{events:,} events were written, and retention dropped those below {dropped:,}",
-        f"{succeeded} exports succeeded and {failed} failed, because their role was killed",
+        f"{succeeded} exports succeeded, {failed} failed or were killed",
         f"the server's processes had at most {max(server) / 1e6:,.0f} MB in the second half",
         f"the most dead rows in the second half: {dead:,} in `{name}`",
     ]

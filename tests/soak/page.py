@@ -38,7 +38,8 @@ def body(result: Mapping[str, Any]) -> str:
     """Return the part of the page that holds figures."""
     grown = [[name, *shown] for name, *shown in result["growths"]]
     rows = [
-        [f"`{name}`", f"{count:,}", f"{LIMITS[name](result['minutes']):,.0f}"] for name, count in result["rows"].items()
+        [f"`{name}`", f"{count:,}", f"{LIMITS[name](result['server_minutes']):,.0f}"]
+        for name, count in result["rows"].items()
     ]
     return "\n\n".join(
         (

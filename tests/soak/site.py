@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Self
@@ -52,10 +53,11 @@ class Site:
             self._settings = {
                 "export_schedule": "*/5 * * * *" if minutes >= 30 else "* * * * *",
                 "export_dir": folder / "lake",
-                "retention": f"{max(60, round(minutes * 10))}s",
+                "retention": f"{max(120, round(minutes * 10))}s",
                 "log_format": "text",
             }
             self.server: Serving = start(variables=alone, **self._settings)
+            self._started = time.monotonic()
             self.command("followers", "add", "reports", "--dsn", self.follower_dsn)
             for name, kind in (("sql", "records"), ("http", "records"), ("ws1", "cursor"), ("ws2", "cursor")):
                 body = {"name": name, "kind": kind, "start": "beginning"}
@@ -94,6 +96,10 @@ class Site:
             raise RuntimeError(
                 f"`pipeline {' '.join(arguments)}` ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr}"
             )
+
+    def minutes(self) -> float:
+        """Return for how long the server has run, with the search for the rate."""
+        return (time.monotonic() - self._started) / 60
 
     def newest_seen(self) -> dict[str, int]:
         """Return the newest row that each reader of the log has."""

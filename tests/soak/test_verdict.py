@@ -58,7 +58,14 @@ def test_the_page_is_made_from_a_result(tmp_path: Path) -> None:
     file.write_text("\n".join(sample.to_json() for sample in run(table=0.3)))
     assert samples.read(file) == run(table=0.3)
     assert "all other tables" in page.drawing(samples.read(file))
-    result = {"minutes": 60, "date": "2026-12-01", "machine": "2 cores", "lines": ["a line"], "growths": [["x"] * 5]}
+    result = {
+        "minutes": 60,
+        "server_minutes": 60,
+        "date": "2026-12-01",
+        "machine": "2 cores",
+        "lines": ["a line"],
+        "growths": [["x"] * 5],
+    }
     body = page.body({**result, "rows": {"pipeline.lag_samples": 720}, "findings": ["a table grew"]})
     assert body.startswith("A run of 60 minutes on 2026-12-01, on 2 cores.")
     assert "| `pipeline.lag_samples` | 720 | 792 |" in body
