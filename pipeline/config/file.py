@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +30,10 @@ def read(file: Path | None, names: Sequence[str]) -> dict[str, Any]:
             return {}
         raise ConfigError(f"configuration file {path} does not exist") from None
     except OSError as error:
-        raise ConfigError(f"configuration file {path} cannot be read: {error.strerror}") from None
+        remedy = "name a file of TOML"
+        if isinstance(error, PermissionError):
+            remedy = f"let user {os.geteuid()} enter the folder {path.absolute().parent} and read the file"
+        raise ConfigError(f"configuration file {path} cannot be read: {error.strerror}; {remedy}") from None
     except ValueError as error:  # not TOML, or not UTF-8
         raise ConfigError(f"configuration file {path} is not TOML: {error}; correct it, or name another file") from None
 

@@ -152,6 +152,14 @@ class Config(ExportSettings):
         return self
 
     @model_validator(mode="after")
+    def _home_is_known(self) -> Config:
+        try:
+            self.exports  # noqa: B018 (it may begin with ~)
+        except RuntimeError:
+            raise ValueError(f"PIPELINE_EXPORT_DIR {self.export_dir}: HOME is not set; write the whole path") from None
+        return self
+
+    @model_validator(mode="after")
     def _read_token_is_another_token(self) -> Config:
         if self.read_token is not None and self.api_token is None:
             raise ValueError("PIPELINE_READ_TOKEN is set without PIPELINE_API_TOKEN: set both, or only the latter")

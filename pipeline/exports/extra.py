@@ -1,8 +1,10 @@
-"""Check for the packages of the extras `spark` and `iceberg`, which only exports need, without importing them."""
+"""Check for what only exports need: packages of the extras `spark` and `iceberg`, not imported, and a user's name."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+import pwd
+from collections.abc import Collection, Iterator
 from importlib.util import find_spec
 
 from pipeline.config.values import ICEBERG
@@ -10,6 +12,7 @@ from pipeline.errors import ExportFailedError
 
 PACKAGES = ("pyspark", "pyarrow", "adbc_driver_postgresql")
 REMEDY = "in a checkout: pip install '.[spark]'"
+USER_REMEDY = "add this user there, or start the server as another user"
 ICEBERG_PACKAGES = ("pyiceberg",)
 ICEBERG_REMEDY = "in a checkout: pip install '.[iceberg]', or leave iceberg out of PIPELINE_EXPORT_FORMATS"
 
@@ -19,15 +22,20 @@ def missing() -> list[str]:
     return [name for name in PACKAGES if find_spec(name) is None]
 
 
-def missing_reason(formats: Collection[str]) -> str | None:
-    """Return why these formats cannot be exported, if packages for them are missing; else None."""
+def problems(formats: Collection[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield why exports in these formats would fail: the name of the finding, the reason, the remedy."""
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        yield "export user", f"user {os.geteuid()} has no entry in /etc/passwd, and Spark needs one", USER_REMEDY
     found = [name for name in ICEBERG_PACKAGES if find_spec(name) is None] if ICEBERG in formats else []
-    return f"the iceberg extra is not installed ({', '.join(found)} missing)" if found else None
+    if found:
+        yield "iceberg", f"the iceberg extra is not installed ({', '.join(found)} missing)", ICEBERG_REMEDY
 
 
 def require(formats: Collection[str] = ()) -> None:
-    """Raise ExportFailedError if a package is missing for exports in these formats."""
+    """Raise ExportFailedError if exports in these formats would fail, because a package or the user is missing."""
     if found := missing():
         raise ExportFailedError(f"the spark extra is not installed ({', '.join(found)} missing); {REMEDY}")
-    if lacking := missing_reason(formats):
-        raise ExportFailedError(f"{lacking}; {ICEBERG_REMEDY}")
+    for _, reason, remedy in problems(formats):
+        raise ExportFailedError(f"{reason}; {remedy}")

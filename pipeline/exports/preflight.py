@@ -16,7 +16,7 @@ _OTHER_FOLDER = "set another PIPELINE_EXPORT_DIR"
 
 
 def run(config: Config) -> CheckFindings:
-    """Return the findings `export`, `java`, `spark` (of a cluster), `iceberg` (a missing package). Changes nothing."""
+    """Return the findings `export`, `java`, `export user`, `iceberg` (a missing package), `spark` (of a cluster)."""
     if extra.missing():
         yield CheckFinding("ok", "export", "off: the spark extra is not installed", extra.REMEDY)
         return
@@ -30,8 +30,8 @@ def run(config: Config) -> CheckFindings:
         yield CheckFinding(
             "ok", "java", f"Java {found.version} from {found.origin} ({found.executable}) will run Spark"
         )
-    if lacking := extra.missing_reason(config.export_formats):
-        yield CheckFinding("warning", "iceberg", f"exports will fail: {lacking}", extra.ICEBERG_REMEDY)
+    for name, reason, remedy in extra.problems(config.export_formats):
+        yield CheckFinding("warning", name, f"exports will fail: {reason}", remedy)
     yield from spark_cluster.run(config)
 
 

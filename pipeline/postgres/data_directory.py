@@ -27,6 +27,7 @@ _REMEDIES = {
     "shared memory": "end other servers, or give this machine or container more shared memory (Docker: --shm-size)",
     "Cannot allocate memory": "give this machine or container more memory",
     "could not create any TCP/IP sockets": "choose another port, or end the program that listens there",
+    "could not look up effective user": "add this user to /etc/passwd, or set the two DSNs to your own servers",
     "Permission denied": "set PIPELINE_DATA_DIR to a folder of the user who starts the server",
 }
 

@@ -61,7 +61,7 @@ def source_left_out(config: Config) -> Config:
 
 def existing(config: Config) -> AbstractContextManager[Config]:
     """Yield settings as `resolved` does, but never create an embedded Postgres: for all but `serve` and `migrate`."""
-    return resolved(config, start=embedded_server(config).data.is_dir())
+    return resolved(config, start=needs_embedded(config) and embedded_server(config).data.is_dir())
 
 
 def _not_running(config: Config) -> str:

@@ -29,6 +29,12 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
+def _passwd_variables() -> dict[str, str]:
+    """Return the variables by which nss_wrapper gives this user an entry in passwd."""
+    names = ("LD_PRELOAD", "NSS_WRAPPER_PASSWD", "NSS_WRAPPER_GROUP")
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
 @dataclass(frozen=True)
 class ProgramUser:
     """A user who runs Postgres's programs: this one, root with another uid in a user namespace, or another user."""
@@ -44,7 +50,7 @@ class ProgramUser:
             return subprocess.run(
                 [*self.prefix, *map(str, command)],
                 cwd=cwd,
-                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"},
+                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC", **_passwd_variables()},
                 user=self.user,
                 group=self.group,
                 extra_groups=None if self.user is None else [],

@@ -109,8 +109,8 @@ def planned(
     if off := status.why_off(config):
         logger.info("exports are off: %s", off, extra={"action": "export.off"})
     else:
-        if lacking := extra.missing_reason(config.export_formats):
-            logger.warning("exports will fail: %s; %s", lacking, extra.ICEBERG_REMEDY, extra={"action": "export.lacks"})
+        for _, reason, remedy in extra.problems(config.export_formats):
+            logger.warning("exports will fail: %s; %s", reason, remedy, extra={"action": "export.lacks"})
         if config.export_compaction != cron.OFF:
             scheduler.add_job(compact, cron.parse(config.export_compaction), [config, stopped], id="compaction")
         scheduler.add_job(export, cron.parse(config.export_schedule), [config, stopped, kept], id="export")
