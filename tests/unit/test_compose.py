@@ -129,6 +129,7 @@ def test_prometheus_and_grafana_find_alerts_and_dashboard(compose: Any, tmp_path
     [shown] = YAML(typ="safe").load(configs["grafana-dashboards"]["content"])["providers"]
     assert source["url"] == "http://prometheus:9090"
     assert "./deploy/prometheus:/etc/prometheus/rules:ro" in found["prometheus"]["volumes"]
+    assert (ROOT / "deploy" / "grafana" / "pipeline.json").is_file()
     assert f"./deploy/grafana:{shown['options']['path']}:ro" in found["grafana"]["volumes"]
     if PROMTOOL is not None:
         (tmp_path / "rules").symlink_to(ROOT / "deploy" / "prometheus")
