@@ -88,7 +88,7 @@ def test_a_standby_is_ready_and_may_drain() -> None:
     assert pod()["terminationGracePeriodSeconds"] == 40
 
 
-def test_the_pod_has_an_ordinary_user_a_read_only_root_and_secrets_as_files() -> None:
+def test_the_pod_is_not_root_writes_no_root_and_has_secrets_as_files() -> None:
     [server] = pod()["containers"]
     assert pod()["securityContext"]["runAsNonRoot"] and server["securityContext"]["readOnlyRootFilesystem"]
     secrets = [(each["name"], each["value"]) for each in server["env"] if each["name"].endswith(("_DSN", "_TOKEN"))]
