@@ -19,7 +19,12 @@ step() { printf '== %s\n' "$*"; }
 
 step "build and start"
 compose up --build --detach --wait
-sql app source "create table orders (id bigint generated always as identity primary key, writer int)"
+sql app source "create table orders (id bigint generated always as identity primary key, writer int);
+  insert into orders (writer) values (0)"
+for _ in $(seq 120); do # after its existing row was read, each row is one insert
+  [ "$(sql pipeline pipeline "select count(*) from sequin_events where action = 'read'")" = 1 ] && break
+  sleep 1
+done
 
 step "four writers, while the server and Postgres are killed"
 for writer in 1 2 3 4; do
@@ -30,7 +35,7 @@ done
 for victim in server server postgres server; do
   sleep 5
   compose kill "$victim" >/dev/null 2>&1
-  compose up --detach --wait >/dev/null 2>&1
+  compose up --detach --wait >/dev/null 2>&1 || { echo "compose-test: not healthy again after a kill of $victim"; exit 1; }
 done
 sleep 5
 touch "$work/enough"
@@ -40,11 +45,11 @@ step "count"
 compose up --detach --wait
 for _ in $(seq 120); do
   rows=$(sql app source "select count(*) from orders")
-  events=$(sql pipeline pipeline "select count(*) from sequin_events where table_name = 'orders'")
+  events=$(sql pipeline pipeline "select count(*) from sequin_events where source_table_name = 'orders'")
   [ "$events" -ge "$rows" ] && break
   sleep 1
 done
-keys=$(sql pipeline pipeline "select count(distinct record_pk) from sequin_events where table_name = 'orders'")
+keys=$(sql pipeline pipeline "select count(distinct record_pk) from sequin_events where source_table_name = 'orders'")
 printf '%s rows, %s events of %s rows\n' "$rows" "$events" "$keys"
 [ "$rows" -gt 0 ] && [ "$rows" = "$events" ] && [ "$rows" = "$keys" ] || { compose logs server; exit 1; }
 compose exec -T server pipeline verify
