@@ -60,7 +60,7 @@ class Sample:
     tables: dict[str, TableSample]
 
     def to_json(self) -> str:
-        return json.dumps({"at": round(self.at, 1)} | {k: v for k, v in asdict(self).items() if k != "at"})
+        return json.dumps({**asdict(self), "at": round(self.at, 1)})
 
 
 def read(file: Path) -> list[Sample]:
